@@ -33,6 +33,14 @@ class _Builder:
         self.attention_mask = ops.parameter("attention_mask", ["batch", "total"], "i64")
         self.positions = ops.parameter("position_ids", ["batch", "sequence"], "i64")
         self.beams = ops.parameter("beam_idx", ["batch"], "i32")
+        self._integers: dict[tuple[int, ...], Tensor] = {}
+        # What every variable holds at first: no tokens. All are one value, so their lengths are
+        # seen to be equal.
+        sizes = [
+            ops.shape_of(self.beams),
+            np.array([decoder.kv_heads, 0, decoder.head_size], np.int64),
+        ]
+        self.empty = ops.broadcast_to(np.float32(0), ops.concat(sizes))
         self.visible = ops.unsqueeze(ops.not_equal(self.attention_mask, np.int64(0)), [1, 2, 3])
         self.masks: dict[int | None, Tensor] = {None: self.visible}
         self.tables = {
@@ -86,13 +94,14 @@ class _Builder:
         key, value = (self._remember(v, layer, n) for v, n in ((key, "key"), (value, "value")))
         # Queries of one key head side by side, [B, M, N / M, S, H]: keys are never repeated.
         groups = d.heads // d.kv_heads
-        query = _reshape(query, [0, 0, d.kv_heads, groups, d.head_size])
-        query = ops.transpose(query, [0, 2, 3, 1, 4])
+        query = self._reshape(query, 0, 0, d.kv_heads, groups, d.head_size)
+        query = self._transpose(query, 0, 2, 3, 1, 4)
         cap = d.score_cap
         form = o.Attention(d.attention_scale / (cap or 1.0), causal="last", zeros=True, cap=cap)
-        keys, values = (ops.unsqueeze(v, 2) for v in (key, value))
+        keys, values = (ops.apply(o.Unsqueeze(), v, self._ints(2)) for v in (key, value))
         found = ops.apply(form, query, keys, values, self._mask(window))
-        found = _reshape(ops.transpose(found, [0, 3, 1, 2, 4]), [0, 0, d.heads * d.head_size])
+        found = self._transpose(found, 0, 3, 1, 2, 4)
+        found = self._reshape(found, 0, 0, d.heads * d.head_size)
         return self._linear(found, prefix + "attn_output", d.width)
 
     def _split_heads(self, x: Tensor, prefix: str) -> list[Tensor]:
@@ -105,7 +114,7 @@ class _Builder:
         else:
             names = [prefix + n for n in ("attn_q", "attn_k", "attn_v")]
             parts = self._linear_several(x, names, sizes)
-        return [_reshape(v, [0, 0, n, d.head_size]) for v, n in zip(parts, counts, strict=True)]
+        return [self._reshape(v, 0, 0, n, d.head_size) for v, n in zip(parts, counts, strict=True)]
 
     def _head_norm(self, x: Tensor, name: str) -> Tensor:
         name += ".weight"
@@ -173,19 +182,29 @@ class _Builder:
         return found
 
     def _split(self, x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-        lengths = np.array(sizes, np.int64)
-        return list(ops.apply(o.VariadicSplit(num_outputs=len(sizes)), x, np.int64(-1), lengths))
+        axis, lengths = self._ints(-1), self._ints(*sizes)
+        return list(ops.apply(o.VariadicSplit(num_outputs=len(sizes)), x, axis, lengths))
+
+    def _ints(self, *values: int) -> Tensor:
+        """A constant vector, one for all nodes that read the same."""
+        if values not in self._integers:
+            self._integers[values] = ops.constant(np.array(values, np.int64))
+        return self._integers[values]
+
+    def _reshape(self, x: Tensor, *sizes: int) -> Tensor:
+        """Reshape where 0 keeps a size."""
+        return ops.apply(o.Reshape(True), x, self._ints(*sizes))
+
+    def _transpose(self, x: Tensor, *order: int) -> Tensor:
+        return ops.apply(o.Transpose(), x, self._ints(*order))
 
     def _remember(self, x: Tensor, layer: int, kind: str) -> Tensor:
         """Keys or values of all tokens, [B, M, T, H], of the new ones, [B, S, M, H]."""
         d = self.d
         name = f"past_key_values.{layer}.{kind}.present.{layer}.{kind}"
-        batch = ops.shape_of(self.beams)
-        sizes = ops.concat([batch, np.array([d.kv_heads, 0, d.head_size], np.int64)])
-        empty = ops.broadcast_to(np.float32(0), sizes)
         read = o.ReadValue(name, DType.f32, f"?,{d.kv_heads},?,{d.head_size}")
-        past = ops.gather(ops.apply(read, empty, name=name), self.beams)
-        present = ops.concat([past, ops.transpose(x, [0, 2, 1, 3])], 2)
+        past = ops.gather(ops.apply(read, self.empty, name=name), self.beams)
+        present = ops.concat([past, self._transpose(x, 0, 2, 1, 3)], 2)
         return ops.apply(o.Assign(name), present)
 
     def _mask(self, window: int | None) -> Tensor:
@@ -226,11 +245,6 @@ class _Builder:
 
 def _remainder(size: int) -> list[int]:
     return [size] if size else []
-
-
-def _reshape(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Reshape where 0 keeps a size."""
-    return ops.apply(o.Reshape(True), x, np.array(sizes, np.int64))
 
 
 def _missing(name: str) -> ModelFormatError:
