@@ -56,8 +56,9 @@ def read_eos_tokens(place: Path, config: JsonObject) -> tuple[int, ...]:
     return ()
 
 
-def read_tokenizer(place: Path) -> Tokenizer:
-    """tokenizer.json. ModelFormatError where it is missing or broken."""
+def read_tokenizer(place: Path, vocabulary: int) -> Tokenizer:
+    """tokenizer.json. vocabulary: how many tokens the model has, which may be more than have text.
+    ModelFormatError where the file is missing or broken."""
     import tokenizers
 
     text = read_text(place / "tokenizer.json", "the tokenizer")
@@ -71,7 +72,7 @@ def read_tokenizer(place: Path) -> Tokenizer:
     # A text is encoded whole; what a file says about padding is for training.
     library.no_padding()
     library.no_truncation()
-    return Tokenizer(library)
+    return Tokenizer(library, max(vocabulary, library.get_vocab_size(with_added_tokens=True)))
 
 
 def read_chat_template(place: Path) -> ChatTemplate | None:

@@ -68,6 +68,11 @@ def read_gguf_model(
                 got=metadata.architecture[:80],
                 expected=", ".join(ARCHITECTURES),
             )
+        if metadata.count(".expert_count", 0, least=0):
+            raise UnsupportedOperationError(
+                "mixtures of experts are not supported", where=repr(file.path),
+                got=f"{metadata.count('.expert_count')} experts", expected="one feed-forward layer",
+            )  # fmt: skip
         config = _read_config(metadata, file)
         held = _GgufWeights(file, features, config, weights)
         decoder = _read_decoder(metadata, features, config, held)

@@ -69,7 +69,8 @@ def read_onnx_folder(place: Path, *, max_memory: int | None = None) -> LanguageM
     config = _genai_model_config(place, decoder) if is_genai else _read_config(place)
     # GroupQueryAttention counts a row's tokens and takes them for the first ones.
     config = replace(config, left_padding=False)
-    return LanguageModel(model, read_tokenizer(place), read_chat_template(place), config)
+    tokenizer = read_tokenizer(place, config.vocabulary)
+    return LanguageModel(model, tokenizer, read_chat_template(place), config)
 
 
 def _decoder_config(place: Path) -> JsonObject:

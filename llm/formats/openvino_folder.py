@@ -22,9 +22,9 @@ def read_openvino_folder(place: Path, *, max_memory: int | None = None) -> Langu
     config = read_folder_config(place)
     model = read_model(place / "openvino_model.xml", max_memory=max_memory)
     _check_interface(model, place)
-    return LanguageModel(
-        model, read_tokenizer(place), read_chat_template(place), read_ir_config(place, config)
-    )
+    sizes = read_ir_config(place, config)
+    tokenizer = read_tokenizer(place, sizes.vocabulary)
+    return LanguageModel(model, tokenizer, read_chat_template(place), sizes)
 
 
 def _check_interface(model: Model, place: Path) -> None:

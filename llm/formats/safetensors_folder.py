@@ -63,14 +63,9 @@ def read_safetensors_folder(
 
     model, held = build()
     model.origin = Origin(lambda: build()[0], tuple(s for f in held.files for s in f.files))
-    tokenizer = read_tokenizer(place)
-    return LanguageModel(
-        model,
-        tokenizer,
-        read_chat_template(place),
-        read_model_config(place, config, decoder),
-        dict(held.forms),
-    )
+    sizes = read_model_config(place, config, decoder)
+    tokenizer = read_tokenizer(place, sizes.vocabulary)
+    return LanguageModel(model, tokenizer, read_chat_template(place), sizes, dict(held.forms))
 
 
 class _FolderWeights:

@@ -134,6 +134,7 @@ def _changes() -> dict[str, tuple[Callable[[dict[str, Any]], None], str]]:
         "another head size": (put("llama.attention.key_length", 32), "different sizes"),
         "odd rotation": (put("llama.rope.dimension_count", 15), "even number"),
         "eps is NaN": (put("llama.attention.layer_norm_rms_epsilon", float("nan")), "finite"),
+        "experts": (put("llama.expert_count", 8), "mixtures of experts"),
         "yarn": (put("llama.rope.scaling.type", "yarn"), "scaling of rotary"),
         "no tokens": (put("tokenizer.ggml.tokens", 3), "list of strings"),
         "a merge of nothing": (put("tokenizer.ggml.merges", ["q"]), "space between"),
