@@ -46,12 +46,12 @@ from .checks import (
 class Compressed:
     """A right operand of small integers q, which stands for floats that are expanded as they are
     multiplied: b[k, n] = (q[k, n] - zero[k // group, n]) * scale[k // group, n], computed in f32
-    and rounded once to the scale's type.
+    and, where `rounded`, rounded once to the scale's type.
 
     scale and zero walk (batch..., ceil(K / group), n) and are packed with panels as wide as q's
     (kr 1); zeros are u8 or i8. A zero that is a number serves all of q.
 
-    offset: f32, walks and is packed as scale; b[k, n] = q[k, n] * scale + offset, in f32 with one
+    offset: walks and is packed as scale; b[k, n] = q[k, n] * scale + offset, in f32 with one
     rounding or two.
 
     normal: scales are f16 or bf16, none so small or large that a weight may leave the type's normal
@@ -65,6 +65,7 @@ class Compressed:
     zero_point: Operand | int = 0
     normal: bool = False
     offset: Operand | None = None
+    rounded: bool = True
 
     def __post_init__(self) -> None:
         if self.group < 1:
@@ -256,10 +257,12 @@ class GemmSpec(Spec):
         if scale not in (DType.f32, DType.f16, DType.bf16):
             raise spec_error("scales of another type", where, scale, "f32, f16 or bf16")
         if c.offset is not None:
-            if scale is not DType.f32 or c.offset.dtype is not DType.f32:
-                raise spec_error("offsets of another type", where, c.offset.dtype, "f32 of both")
+            if c.offset.dtype not in (DType.f32, DType.f16):
+                raise spec_error("offsets of another type", where, c.offset.dtype, "f32 or f16")
             if c.zero_point != 0:
                 raise spec_error("offsets besides zeros", where, c.zero_point, 0)
+            if c.rounded and scale is not DType.f32:
+                raise spec_error("weights with offsets are rounded", where, scale, DType.f32)
         if c.normal and scale is DType.f32:
             raise spec_error("f32 scales are called normal", where, scale, "f16 or bf16")
         if isinstance(c.zero_point, Operand):

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph
+from ....ir.op import Array
 from ....plan.packing.layouts import PackedB
 from ....plan.packing.panel_params import compressed_layout, normal_scales
 from ....plan.specs.base import Operand
@@ -36,7 +37,10 @@ def compressed_operand(
     ones = (1,) * (len(weight.codes.data.shape) - 2)
     shape = (*ones, weight.k, weight.n)
     b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))
-    arrays = [x for x in (weight.scale, weight.zero, weight.offset) if isinstance(x, np.ndarray)]
+    given = (weight.scale, weight.zero, weight.offset)
+    arrays = [x for x in given if isinstance(x, np.ndarray)]
+    if low.target.has("f16c") or low.target.isa == "neon":
+        arrays = [_narrow(x) for x in arrays]
     scaling = [low.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays]
     return b, layout, scaling
 
@@ -46,4 +50,16 @@ def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) ->
     scale, *others = (Operand(v.dtype, (0,) * rank) for v in scaling)
     zero = weight.zero if isinstance(weight.zero, int) else others[0]
     offset = None if weight.offset is None else others[-1]
-    return Compressed(weight.group, scale, zero, normal_scales(weight.scale), offset)
+    rounded = scale.dtype.numpy == weight.scale.dtype
+    normal = rounded and normal_scales(weight.scale)
+    return Compressed(weight.group, scale, zero, normal, offset, rounded)
+
+
+def _narrow(array: Array) -> Array:
+    """f32 numbers as f16 where that has them all: formats store f16 scales of weights that are
+    computed in f32, and products are as fast as their weights are read."""
+    if array.dtype != np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float16)
+    return narrow if np.array_equal(narrow.astype(np.float32), array) else array

@@ -73,7 +73,7 @@ class Dequantizer:
                 centre[p] = f.fadd(zero, least)
             else:
                 centre[p] = number(least + c.zero_point, vec(F32, self.lanes))
-        split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal else None
+        split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal and c.rounded else None
         if c.offset is None:
             return Scaling(scale, centre, split)
         offset = _load_floats(f, pointers[-1], at, c.offset.dtype, self.lanes)
@@ -94,6 +94,8 @@ class Dequantizer:
         q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[place])
         if s.offset is not None:
             return f.fma(q, s.scale, s.offset)
+        if not self.compressed.rounded:
+            return f.fmul(q, s.scale)
         if s.split is None:
             return self._round_to_scale_type(f, f.fmul(q, s.scale))
         # Veltkamp's splitting: c - (c - x) with c = x * (2^13 + 1) is x rounded to 11 bits (2^16: 8

@@ -138,25 +138,33 @@ def test_every_code_is_expanded(isa: str, dtype: DType, zero: str) -> None:
 
 @each_isa
 @each_type
-def test_offsets_are_added_behind_the_scaling(isa: str, dtype: DType) -> None:
-    """code * scale + offset, rounded once with FMA and twice without, for one row and for many."""
+@pytest.mark.parametrize("has_offset", [True, False])
+@pytest.mark.parametrize("scale", [F32, DType.f16], ids=str)
+def test_weights_stay_in_f32(isa: str, dtype: DType, has_offset: bool, scale: DType) -> None:
+    """code * scale + offset with one rounding or two, however narrow scales and offsets are stored,
+    for one row and for many."""
     for m, workers in ((1, 1), (16, 1), (70, 3)):
         c = Case(m, 37, 40, dtype, 8, "none")
         w, target = weights_of(c), target_of(isa)
-        spec = compressed_spec(c, target, w.scale)
-        assert spec.packed is not None and spec.compressed is not None
-        spec = replace(spec, compressed=replace(spec.compressed, offset=Operand(F32, (0, 0))))
+        spec = compressed_spec(c, target)
+        assert spec.packed is not None
+        offset = np.random.default_rng(9).standard_normal(w.scale.shape)
+        arrays = [x.astype(scale.numpy) for x in ((w.scale, offset) if has_offset else (w.scale,))]
+        operands = [Operand(scale, (0, 0)) for _ in arrays]
+        given = operands[1] if has_offset else None
+        changed = Compressed(8, operands[0], 0, False, given, rounded=False)
+        spec = replace(spec, compressed=changed)
         verify_specs([spec], target)
-        offset = np.random.default_rng(9).standard_normal(w.scale.shape).astype(np.float32)
         codes = w.codes.astype(dtype.numpy)
         cells = pack(codes, PlanConstant(0, dtype, codes.shape, spec.packed))
         narrow = PackedB(spec.packed.nr)
-        scaling = [pack(x, PlanConstant(0, F32, x.shape, narrow)) for x in (w.scale, offset)]
+        scaling = [pack(x, PlanConstant(0, scale, x.shape, narrow)) for x in arrays]
         bias, a = np.full((1, c.n), 0.5, np.float32), rows(c)
         found = run(spec, [a, cells, bias, *scaling], [(c.m, c.n)], isa=isa, workers=workers)
         assert found.status == 0
         pick = np.arange(c.k) // c.group
-        weights = w.codes * w.scale.astype(np.float64)[pick] + offset[pick]
+        wide = [x.astype(np.float64)[pick] for x in arrays]
+        weights = w.codes * wide[0] + (wide[1] if has_offset else 0)
         bound = 1e-6 * (np.abs(a) @ np.abs(weights) + 1)
         assert (np.abs(found.outs[0] - (a @ weights + 0.5)) < bound).all()
 
@@ -285,7 +293,7 @@ def spec_of(**changes: object) -> GemmSpec:
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 1 << 20)},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 0, True)},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 3, offset=Operand(F32, (0, 0)))},
-        {"compressed": Compressed(32, Operand(F32, (0, 0)), offset=Operand(DType.f16, (0, 0)))},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), offset=Operand(DType.f64, (0, 0)))},
         {"compressed": Compressed(32, Operand(DType.f16, (0, 0)), offset=Operand(F32, (0, 0)))},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), offset=Operand(F32, (64, 1)))},
         {"acc": DType.f64},
