@@ -1,6 +1,6 @@
 """Chat templates: Jinja templates of a model's file, rendered in a sandbox.
 
-A template is a program of a file that nobody checked. It reaches no attribute that begins with an
+A template is an untrusted program of a file. It reaches no attribute that begins with an
 underscore and changes nothing (jinja2's immutable sandbox), it calls only the filters and methods
 of strings and containers that templates of models use, and it ends: what it runs is counted line
 by line, and so is the text that it makes.

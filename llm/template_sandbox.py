@@ -94,7 +94,7 @@ def _size(value: Any) -> int:
     return len(value) if isinstance(value, str | bytes | list | tuple | dict) else 1
 
 
-def _charged(value: Any) -> Any:
+def _charge_value(value: Any) -> Any:
     """A value that a template made."""
     _charge(_size(value))
     return value
@@ -162,7 +162,7 @@ def _count_results(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        return _charged(function(*args, **named))
+        return _charge_value(function(*args, **named))
 
     return call
 
@@ -221,11 +221,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call(__self, context: Any, __object: Any, *args: Any, **named: Any) -> Any:
         owner, name = getattr(__object, "__self__", None), getattr(__object, "__name__", "")
         if not isinstance(owner, str | bytes | dict | list | tuple):
-            return _charged(super().call(context, __object, *args, **named))
+            return _charge_value(super().call(context, __object, *args, **named))
         if name not in _METHODS:
             raise SecurityError(f"method {name!r} is not allowed in chat templates")
         if name == "replace":
             return _replace(owner, *args, **named)
         if name == "join":
             return _join(args[0], owner)
-        return _charged(super().call(context, __object, *args, **named))
+        return _charge_value(super().call(context, __object, *args, **named))

@@ -17,17 +17,17 @@ from ...ir import ops as o
 from ...ir.dtype import DType
 from ...ir.errors import ModelFormatError
 from ...ir.op import Array
-from .decoder import Decoder, DecoderWeights, Rotary
+from .decoder import DecoderFeatures, DecoderWeights, Rotary
 from .matrix import Matrix, join_rows
 
 
-def build_decoder(decoder: Decoder, weights: DecoderWeights, name: str) -> Model:
+def build_decoder(decoder: DecoderFeatures, weights: DecoderWeights, name: str) -> Model:
     """The model. ModelFormatError for a weight that is missing or of another shape."""
-    return _Builder(decoder, weights).build(name)
+    return _DecoderBuilder(decoder, weights).build(name)
 
 
-class _Builder:
-    def __init__(self, decoder: Decoder, weights: DecoderWeights) -> None:
+class _DecoderBuilder:
+    def __init__(self, decoder: DecoderFeatures, weights: DecoderWeights) -> None:
         self.d, self.weights = decoder, weights
         self.ids = ops.parameter("input_ids", ["batch", "sequence"], "i64")
         self.attention_mask = ops.parameter("attention_mask", ["batch", "total"], "i64")
@@ -165,20 +165,20 @@ class _Builder:
 
     def _vector(self, name: str, size: int) -> Array:
         if name not in self.weights:
-            raise _missing(name)
+            raise _missing_tensor_error(name)
         found = self.weights.vector(name)
         if found.shape != (size,):
-            raise _wrong_shape(name, found.shape, (size,))
+            raise _wrong_shape_error(name, found.shape, (size,))
         return found
 
     def _matrix(self, name: str, rows: int | None, columns: int | None) -> Matrix:
         if name not in self.weights:
-            raise _missing(name)
+            raise _missing_tensor_error(name)
         found = self.weights.matrix(name)
         pairs = zip(found.shape, (rows, columns), strict=True)
         wanted = tuple(have if want is None else want for have, want in pairs)
         if found.shape != wanted:
-            raise _wrong_shape(name, found.shape, wanted)
+            raise _wrong_shape_error(name, found.shape, wanted)
         return found
 
     def _split(self, x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -247,7 +247,7 @@ def _remainder(size: int) -> list[int]:
     return [size] if size else []
 
 
-def _missing(name: str) -> ModelFormatError:
+def _missing_tensor_error(name: str) -> ModelFormatError:
     return ModelFormatError(
         "the model lacks a tensor that its architecture has",
         where=name,
@@ -255,7 +255,9 @@ def _missing(name: str) -> ModelFormatError:
     )
 
 
-def _wrong_shape(name: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> ModelFormatError:
+def _wrong_shape_error(
+    name: str, got: tuple[int, ...], wanted: tuple[int, ...]
+) -> ModelFormatError:
     return ModelFormatError(
         "a tensor has another shape than the model's sizes say",
         where=name,

@@ -36,7 +36,7 @@ class Rotary:
 
 
 @dataclass(frozen=True, eq=False)
-class Decoder:
+class DecoderFeatures:
     """Sizes and features of a decoder.
 
     windows: per layer, how many keys a query sees (its own and those before it), None for all.

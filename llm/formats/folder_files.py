@@ -1,4 +1,4 @@
-"""Files that stand beside a model in its folder: config.json, tokenizer, chat template."""
+"""Files next to a model in its folder: config.json, tokenizer, chat template."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...ir.errors import ModelFormatError
-from ..architectures.decoder import Decoder
+from ..architectures.decoder import DecoderFeatures
 from ..chat_template import ChatTemplate
 from ..language_model import ModelConfig
 from ..tokenizer import Tokenizer
@@ -16,10 +16,10 @@ from .json_files import JsonObject, read_text
 def read_folder_config(place: Path) -> JsonObject:
     """config.json; of a model of text and images, the part about text."""
     config = JsonObject.read(place / "config.json", "the model's config")
-    return config.inner("text_config") or config
+    return config.read_object("text_config") or config
 
 
-def read_model_config(place: Path, config: JsonObject, decoder: Decoder) -> ModelConfig:
+def read_model_config(place: Path, config: JsonObject, decoder: DecoderFeatures) -> ModelConfig:
     """Sizes and special tokens of a folder whose sizes are `decoder`'s."""
     window = next((w for w in decoder.windows if w is not None), None)
     return ModelConfig(

@@ -105,7 +105,7 @@ def _q8_0(data: Array, shape: tuple[int, ...]) -> GroupedMatrix:
 
 
 def _k_scales(packed: Array) -> tuple[Array, Array]:
-    """8 scales and 8 offsets of 6 bits from 12 bytes: the first four of each lie in bits 0 to 5 of
+    """8 scales and 8 offsets of 6 bits from 12 bytes: the first four of each are bits 0 to 5 of
     bytes 0 to 3 and 4 to 7; of the others, bytes 8 to 11 have 4 bits each, and bits 6 and 7 of the
     former bytes the upper two."""
     low, mid, top = packed[:, 0:4], packed[:, 4:8], packed[:, 8:12]

@@ -22,21 +22,21 @@ class Metadata:
         self.architecture = self.text("general.architecture")
 
     def __contains__(self, key: str) -> bool:
-        return self._full(key) in self.values
+        return self._expand_key(key) in self.values
 
-    def _full(self, key: str) -> str:
+    def _expand_key(self, key: str) -> str:
         return self.architecture + key if key.startswith(".") else key
 
     def fail(self, key: str, got: object, expected: str) -> ModelFormatError:
         """The error for a value that is missing or of another kind."""
-        what = f"metadata {self._full(key)!r} is missing" if got is None else (
-            f"metadata {self._full(key)!r} has another value than the format allows")  # fmt: skip
+        problem = "is missing" if got is None else "has another value than the format allows"
+        what = f"metadata {self._expand_key(key)!r} {problem}"
         shown = None if got is None else str(got)[:80]
         return ModelFormatError(what, where=self.where, got=shown, expected=expected)
 
     def get(self, key: str) -> Any:
         """The value, or None."""
-        return self.values.get(self._full(key))
+        return self.values.get(self._expand_key(key))
 
     def text(self, key: str, default: str | None = None) -> str:
         """A string."""

@@ -13,7 +13,7 @@ from ...compiler.model import Model, Origin
 from ...ir.errors import ModelFormatError, UnsupportedOperationError
 from ...ir.op import Array
 from ..architectures.build_decoder import build_decoder
-from ..architectures.decoder import Decoder, Rotary
+from ..architectures.decoder import DecoderFeatures, Rotary
 from ..architectures.matrix import FloatMatrix, Matrix
 from ..language_model import LanguageModel, ModelConfig, Weights
 from .gguf_blocks import read_matrix, read_vector
@@ -121,7 +121,7 @@ def _read_config(metadata: Metadata, file: GgufFile) -> ModelConfig:
 
 def _read_decoder(
     metadata: Metadata, features: _Architecture, config: ModelConfig, weights: _GgufWeights
-) -> Decoder:
+) -> DecoderFeatures:
     width = metadata.count(".embedding_length")
     rotary = _read_rotary(metadata, config, weights)
     local = None
@@ -136,7 +136,7 @@ def _read_decoder(
     size = config.head_size
     if config.layers == features.scale_layers:
         size = width // config.heads
-    return Decoder(
+    return DecoderFeatures(
         layers=config.layers,
         width=width,
         inner_width=metadata.count(".feed_forward_length"),

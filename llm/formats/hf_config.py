@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...ir.errors import UnsupportedOperationError
-from ..architectures.decoder import Decoder, Rotary, llama3_factors
+from ..architectures.decoder import DecoderFeatures, Rotary, llama3_factors
 from .json_files import JsonObject
 
 _GELU = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")
@@ -58,7 +58,7 @@ def find_architecture(config: JsonObject) -> HfArchitecture:
     return found
 
 
-def read_decoder(config: JsonObject, features: HfArchitecture) -> Decoder:
+def read_decoder(config: JsonObject, features: HfArchitecture) -> DecoderFeatures:
     """Sizes and features of the decoder."""
     width, heads = config.count("hidden_size"), config.count("num_attention_heads")
     kv_heads = config.count("num_key_value_heads", heads)
@@ -74,7 +74,7 @@ def read_decoder(config: JsonObject, features: HfArchitecture) -> Decoder:
     default = config.number("query_pre_attn_scalar", head_size)
     if default <= 0:
         raise config.fail("query_pre_attn_scalar", default, "a positive number")
-    return Decoder(
+    return DecoderFeatures(
         layers=layers,
         width=width,
         inner_width=config.count("intermediate_size"),
@@ -118,14 +118,14 @@ def _read_rotaries(config: JsonObject, head_size: int) -> tuple[Rotary, Rotary |
     """The rotation of all layers, and of those with a window where it differs. A config has
     `rope_parameters` (of each kind of layer, or of all), or rope_theta and rope_scaling."""
     dims = int(head_size * config.number("partial_rotary_factor", 1.0))
-    found = config.inner("rope_parameters")
+    found = config.read_object("rope_parameters")
     if found is not None and _GLOBAL in found:
-        wide, near = found.inner(_GLOBAL), found.inner(_LOCAL)
+        wide, near = found.read_object(_GLOBAL), found.read_object(_LOCAL)
         assert wide is not None
         local = None if near is None else _read_rotary(config, near, dims)
         return _read_rotary(config, wide, dims), local
     if found is None:
-        scaling = config.inner("rope_scaling")
+        scaling = config.read_object("rope_scaling")
         values = {} if scaling is None else dict(scaling.values)
         values.setdefault("rope_theta", config.number("rope_theta", 10000.0))
         found = JsonObject(values, config.where)

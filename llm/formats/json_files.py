@@ -59,7 +59,7 @@ class JsonObject:
         """The value, or None."""
         return self.values.get(key)
 
-    def inner(self, key: str) -> JsonObject | None:
+    def read_object(self, key: str) -> JsonObject | None:
         """An object inside, or None."""
         found = self.values.get(key)
         if found is None:

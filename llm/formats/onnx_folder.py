@@ -75,8 +75,8 @@ def read_onnx_folder(place: Path, *, max_memory: int | None = None) -> LanguageM
 
 def _decoder_config(place: Path) -> JsonObject:
     whole = JsonObject.read(place / "genai_config.json", "genai_config.json")
-    model = whole.inner("model") or whole
-    return model.inner("decoder") or model
+    model = whole.read_object("model") or whole
+    return model.read_object("decoder") or model
 
 
 def make_stateful(graph: Graph, decoder: JsonObject, where: str) -> None:
@@ -84,7 +84,7 @@ def make_stateful(graph: Graph, decoder: JsonObject, where: str) -> None:
 
     decoder: genai's names of inputs and outputs, empty for optimum's.
     """
-    inputs, outputs = decoder.inner("inputs"), decoder.inner("outputs")
+    inputs, outputs = decoder.read_object("inputs"), decoder.read_object("outputs")
     pasts = _match_names(inputs, "past_{kind}_names", _PAST)
     presents = _match_names(outputs, "present_{kind}_names", _PRESENT)
     others: list[str] = []
@@ -187,7 +187,7 @@ def _constant(array: np.generic | np.ndarray) -> Constant:  # type: ignore[type-
 def _genai_model_config(place: Path, decoder: JsonObject) -> ModelConfig:
     """Sizes of genai_config.json."""
     whole = JsonObject.read(place / "genai_config.json", "genai_config.json")
-    model = whole.inner("model") or whole
+    model = whole.read_object("model") or whole
     heads = decoder.count("num_attention_heads")
     begin = model.get("bos_token_id")
     return ModelConfig(

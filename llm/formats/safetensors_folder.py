@@ -12,7 +12,7 @@ from ...compiler.model import Model, Origin
 from ...ir.errors import ModelFormatError
 from ...ir.op import Array
 from ..architectures.build_decoder import build_decoder
-from ..architectures.decoder import Decoder
+from ..architectures.decoder import DecoderFeatures
 from ..architectures.matrix import FloatMatrix, Matrix
 from ..language_model import LanguageModel, Weights
 from .folder_files import read_chat_template, read_folder_config, read_model_config, read_tokenizer
@@ -75,7 +75,7 @@ class _FolderWeights:
         self,
         place: Path,
         features: HfArchitecture,
-        decoder: Decoder,
+        decoder: DecoderFeatures,
         weights: Weights,
         max_memory: int | None,
     ) -> None:

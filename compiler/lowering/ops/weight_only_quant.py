@@ -40,7 +40,7 @@ def compressed_operand(
     given = (weight.scale, weight.zero, weight.offset)
     arrays = [x for x in given if isinstance(x, np.ndarray)]
     if low.target.has("f16c") or low.target.isa == "neon":
-        arrays = [_narrow(x) for x in arrays]
+        arrays = [_narrow_to_f16(x) for x in arrays]
     scaling = [low.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays]
     return b, layout, scaling
 
@@ -55,7 +55,7 @@ def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) ->
     return Compressed(weight.group, scale, zero, normal, offset, rounded)
 
 
-def _narrow(array: Array) -> Array:
+def _narrow_to_f16(array: Array) -> Array:
     """f32 numbers as f16 where that has them all: formats store f16 scales of weights that are
     computed in f32, and products are as fast as their weights are read."""
     if array.dtype != np.float32:

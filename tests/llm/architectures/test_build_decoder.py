@@ -3,6 +3,7 @@ computed in f32."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ pytest.importorskip("tokenizers", reason="not run: needs tokenizers")
 from irc_compiler.llm import LanguageModel, read_language_model
 from support.models.tiny_language_models import CONFIGS, PROMPT, write_folder
 
-DATA = np.load(Path(__file__).parents[2] / "data" / "llm" / "logits.npz")
+DATA = Path(__file__).parents[2] / "data" / "llm" / "logits.npz"
+
+
+@functools.cache
+def read_reference(case: str) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """(tokens, columns, logits at these columns) of transformers."""
+    with np.load(DATA) as arrays:
+        names = ("tokens", "columns", "logits")
+        tokens, columns, logits = (arrays[f"{case}.{n}"] for n in names)
+    return tokens.tolist(), columns, logits
 
 
 def feed(tokens: list[list[int]], past: int = 0, padding: int = 0) -> dict[str, np.ndarray]:
@@ -33,22 +43,21 @@ def feed(tokens: list[list[int]], past: int = 0, padding: int = 0) -> dict[str, 
     }
 
 
-def run_reference(model: LanguageModel, case: str) -> tuple[Any, np.ndarray, np.ndarray]:
-    """(compiled model, logits, those of the reference): the prompt at once, then each token."""
+def run_tokens(model: LanguageModel, tokens: list[int]) -> tuple[Any, np.ndarray]:
+    """(compiled model, logits): the prompt at once, then each token."""
     net = irc.compile_model(model.model)
     request = net.create_infer_request()
-    tokens = DATA[f"{case}.tokens"].tolist()
     found = [request(feed([tokens[: len(PROMPT)]]))["logits"][0]]
     for i in range(len(PROMPT), len(tokens) - 1):
         found.append(request(feed([tokens[i : i + 1]], i))["logits"][0])
-    return net, np.concatenate(found), DATA[f"{case}.logits"]
+    return net, np.concatenate(found)
 
 
 def check(model: LanguageModel, case: str) -> None:
-    net, found, wanted = run_reference(model, case)
-    assert np.abs(found[:, DATA[f"{case}.columns"]] - wanted).max() < 1e-4
-    start, tokens = len(PROMPT), DATA[f"{case}.tokens"]
-    assert found[start - 1 :].argmax(-1).tolist() == tokens[start:].tolist()
+    tokens, columns, wanted = read_reference(case)
+    net, found = run_tokens(model, tokens)
+    assert np.abs(found[:, columns] - wanted).max() < 1e-4
+    assert found[len(PROMPT) - 1 :].argmax(-1).tolist() == tokens[len(PROMPT) :]
     assert ", 0 in Python" in net.report()
 
 
