@@ -158,10 +158,11 @@ class CompiledModel(HasMetadata):
     def _optimize(self, graph: Graph) -> Graph:
         from ..compiler.pipeline import optimize
         from ..compiler.rewrite.trace import Trace
+        from ..compiler.shape_analysis.grow_caches import grow_caches
         from ..compiler.shape_analysis.override_inputs import fix_shapes
         from ..compiler.shape_analysis.unify_dims import unify_sizes
 
-        graph = unify_sizes(fix_shapes(graph, self._shapes))
+        graph = unify_sizes(grow_caches(fix_shapes(graph, self._shapes)))
         # The passes run again where the graph was given back: their messages were shown the first
         # time.
         trace = Trace(self.options.stop_after, aloud=self.trace is None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ExecutionError
 from ..runtime.driver.thread_pool import watch_forks
-from ..runtime.execution.variables import VariableStore, least_value
+from ..runtime.execution.variables import VariableStore
 from .ports import Outputs, PortTable
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ class VariableState:
         """A copy of its value. Before the first run, and after a reset: zeros, of the least size
         along open axes; what initialises it is computed by the next run."""
         with self._request._exclusive_state() as state:
-            value = state.values[self._number]
-            return least_value(state.type(self._number)) if value is None else value.copy()
+            return state.show(self._number)
 
     @state.setter
     def state(self, value: Any) -> None:

@@ -125,6 +125,7 @@ from .tensor.sorting import (
     Bucketize, CumProd, CumSum, NonZero, OneHot, OneHot1, TopK, TopK1, TopK3, Unique,
 )  # fmt: skip
 from .control_flow.variables import Assign, Assign3, ReadValue, ReadValue3
+from .control_flow.variables import ReadCache as ReadCache
 from .ml.tree_ensemble import TreeEnsemble
 from .sequence.ctc import CTCGreedyDecoder, CTCGreedyDecoderSeqLen, CTCLoss
 from .sequence.gather_tree import GatherTree

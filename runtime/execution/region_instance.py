@@ -223,6 +223,8 @@ class RegionInstance:
             made = self._out[n] = np.empty(shape, dtype) if mine is None else mine
             self._point(self.code.places[OUTPUT][n], made)
         self._clear_unwritten()
+        for copy in self.code.prefix_copies:
+            copy.skip_in_place(self.dims, self._in[copy.input], self._out[copy.output])
         try:
             (walk or self.walk)()
             outputs = self._out.copy()

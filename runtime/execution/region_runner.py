@@ -54,8 +54,7 @@ class RegionWalk:
             slots[port.slot] = native_order(value)
         for slot, constant in session.constant_slots:
             slots[slot] = constant
-        for v, value in zip(plan.variables, self._state.values, strict=True):
-            slots[v.slot] = value
+        self._state.load(slots)
         self._state.initialise(session.initialised[-1], slots, self._ours)
         driver = session.program.driver
         mode = driver.swap_mode(driver.default_mode) if session.hosted else 0
@@ -77,7 +76,7 @@ class RegionWalk:
         frame = self._context.frame(number, tuple(a.shape for a in arrays))
         session.compare(number, frame, arrays)
         walk = None if self._times is None else timed_walk(frame, self._times)
-        into = self._state.rooms(region.outputs, frame.result_type)
+        into = self._state.find_memory(slots, region, frame.code.appended, frame.result_type)
         with budget.charge_temporarily():
             budget.charge(frame.layout.need, "a region's buffers", f"region {number}")
             results = frame.run(arrays, walk, into)
