@@ -12,7 +12,6 @@ from ..ir.errors import InputError, ModelFormatError
 from .cut_logits import HIDDEN, POSITIONS, cut_logits
 
 if TYPE_CHECKING:
-    from ..api.compiled_model import CompiledModel
     from ..compiler.model import Model
 
 Integers = npt.NDArray[np.int64]
@@ -24,21 +23,27 @@ _NEEDED: Final = ("input_ids", "attention_mask")
 class Decoder:
     """A stateful decoder, compiled. Requests of one decoder run side by side.
 
-    chunk: positions that one run reads at most; a longer prompt takes several runs.
+    chunk: positions that one run reads at most; a longer prompt takes several runs. read_again:
+    how to read the model once more; where it is given, the model is consumed, and its weights are
+    held once, as kernels read them.
     """
 
     def __init__(
         self,
-        model: Model | Callable[[], Model],
+        model: Model,
         *,
+        read_again: Callable[[], Model] | None = None,
         num_threads: int | None = None,
         max_memory: int | None = None,
         chunk: int = 512,
     ) -> None:
-        from ..api import compile_model
+        from ..api import CompiledModel, compile_model
+        from ..compiler.model import Model as CutModel
+        from ..compiler.model import Origin
+        from ..compiler.options import Options
 
         self.chunk = chunk
-        cut = cut_logits(model if not callable(model) else model())
+        cut = cut_logits(model)
         inputs = {p.name for p in cut.inputs}
         unknown = inputs - {*_INPUTS, POSITIONS}
         if unknown or not inputs >= {*_NEEDED}:
@@ -48,9 +53,14 @@ class Decoder:
                 expected=", ".join(_INPUTS),
             )
         self.inputs = inputs
-        self.net: CompiledModel = compile_model(
-            cut, num_threads=num_threads, max_memory=max_memory, progress=None
-        )
+        if read_again is None:
+            self.net = compile_model(cut, num_threads=num_threads, max_memory=max_memory)
+            return
+        model.graph.clear()
+        origin = Origin(lambda: cut_logits(read_again()), ())
+        held = [CutModel(cut.graph, origin)]
+        del cut
+        self.net = CompiledModel(held.pop, Options(), num_threads, max_memory=max_memory)
 
     def start(self, rows: int = 1) -> TokenCache:
         """An empty cache of this many rows."""

@@ -49,14 +49,19 @@ class LLM:
         for name, value in (("chunk", chunk), ("context_length", context_length)):
             if value is not None and (type(value) is not int or not 1 <= value < 1 << 31):
                 raise UsageError(f"{name} is out of range", got=value, expected="an integer from 1")
-        if isinstance(path, LanguageModel):
-            source = path
-        else:
-            source = read_language_model(path, weights=cast(Any, weights), max_memory=max_memory)
+
+        def read(place: str | os.PathLike[str]) -> LanguageModel:
+            return read_language_model(place, weights=cast(Any, weights), max_memory=max_memory)
+
+        source = path if isinstance(path, LanguageModel) else read(path)
         self.config, self.tokenizer = source.config, source.tokenizer
         self.chat_template, self.weight_forms = source.chat_template, source.weight_forms
         self.decoder = Decoder(
-            source.model, num_threads=num_threads, max_memory=max_memory, chunk=chunk
+            source.model,
+            read_again=None if isinstance(path, LanguageModel) else lambda: read(path).model,
+            num_threads=num_threads,
+            max_memory=max_memory,
+            chunk=chunk,
         )
         self.settings = TextSettings(
             self.tokenizer,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...ir.dims import Dim, bounds, eq, product
 from ..plan import INPUT, OUTPUT, ControlStep, HostStep, KernelStep, Region, Step
-from ..specs.base import Operand, RuntimeDim, Size
+from ..specs.base import RuntimeDim, Size
 from ..specs.elementwise import ElementwiseSpec
 
 
@@ -110,8 +110,6 @@ def _writes_behind(region: Region, step: Step, at: int, output: int, prefix: Dim
     if not isinstance(step, KernelStep) or step.buffers[at] != output:
         return False
     operand = step.spec.operands()[at]
-    if not isinstance(operand, Operand):
-        return False
     lows = [bounds(_read_dim(region, step, stride))[0] for stride in operand.strides]
     is_forward = all(low is not None and low >= 0 for low in lows)
     return is_forward and eq(_read_dim(region, step, operand.offset), prefix) is True

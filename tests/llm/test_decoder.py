@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from irc_compiler import ops
 from irc_compiler.ir.errors import InputError, ModelFormatError
+from irc_compiler.ir.ops import Constant
 from irc_compiler.llm.decoder import Decoder
 from support.models.reference_generation import all_logits, tiny_llm
+from support.models.tiny_decoder import decoder_model
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 
@@ -56,3 +60,19 @@ def test_other_inputs_are_refused() -> None:
     x = ops.parameter("x", ["B", "S", 4])
     with pytest.raises(ModelFormatError, match="not the inputs of a decoder"):
         Decoder(ops.model({"logits": ops.matmul(x, np.ones((4, 4), np.float32))}))
+
+
+def test_weights_of_a_model_that_can_be_read_again_are_held_once() -> None:
+    model = decoder_model(seed=5)
+    weights = [
+        weakref.ref(op.data)
+        for n in model.graph.ids()
+        if isinstance(op := model.graph.op(n), Constant) and op.data.ndim == 2
+    ]
+    decoder = Decoder(model, read_again=lambda: decoder_model(seed=5), num_threads=1)
+    alive = [found.shape for each in weights if (found := each()) is not None]
+    assert len(weights) > 8 and len(alive) <= 1, "the table of embeddings is read as it is"
+    assert {p.name for p in decoder.net.model.outputs} == {"logits", "hidden_states"}
+    kept = Decoder(decoder_model(seed=5), num_threads=1)
+    found, wanted = (d.start().read(np.array([TOKENS])) for d in (decoder, kept))
+    np.testing.assert_array_equal(found, wanted)

@@ -113,7 +113,7 @@ class ReadCache(ReadValue):
         shape = list(init_value.tensor.shape or ())
         shape[0] = symbol(self.length)
         if indices is not None:
-            shape[self.batch_axis] = (indices.tensor.shape or ())[0]
+            (shape[self.batch_axis],) = indices.tensor.shape or (symbol(f"{self.length}_rows"),)
         return (TensorType(init_value.tensor.dtype, tuple(shape)),)
 
     def evaluate(
