@@ -121,7 +121,9 @@ class TokenCache:
         self, ids: Integers, valid: Integers | None, every: bool
     ) -> Iterator[Mapping[str, Any]]:
         if ids.shape[1] == 0:
-            raise InputError("there is no token to read", got=list(ids.shape))
+            raise InputError(
+                "there is no token to read", got=list(ids.shape), expected="i64 [rows, columns]"
+            )
         for start in range(0, ids.shape[1], self._decoder.chunk):
             part = slice(start, start + self._decoder.chunk)
             some = ids[:, part]

@@ -161,7 +161,11 @@ class LLM:
     ) -> list[Generation]:
         if options.num_beams > 1:
             if options.logprobs is not None:
-                raise UsageError("a beam search gives no logprobs", got=options.logprobs)
+                raise UsageError(
+                    "a beam search gives no logprobs",
+                    got=options.logprobs,
+                    expected="logprobs=None",
+                )
             return [
                 search_beams(self.decoder.start(), self.settings, prompt, options)
                 for prompt in prompts
