@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
+    from .llm.llm import LLM as LLM
     from .quantization import QuantizedModel as QuantizedModel
     from .quantization import quantize as quantize
 
@@ -84,6 +85,7 @@ __all__ = [
     "Error",
     "ExecutionError",
     "InputError",
+    "LLM",
     "MemoryLimitError",
     "Model",
     "ModelFormatError",
@@ -108,8 +110,7 @@ __all__ = [
 
 _MODULES = {
     **{
-        name: f".{name}"
-        for name in ("api", "builder", "compat", "compiler", "ir", "plan", "runtime", "serve")
+        name: f".{name}" for name in "api builder compat compiler ir llm plan runtime serve".split()
     },
     "extensions": ".api.extensions",
     "quantization": ".quantization",
@@ -120,6 +121,7 @@ _MODULES = {
 
 # Where names are defined that neither errors nor the API's root hold.
 _HOMES = {
+    "LLM": (".llm.llm",),
     "Predictor": (".api.predictor",),
     "QuantizedModel": (".quantization",),
     "quantize": (".quantization",),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ExecutionError
 from ..runtime.driver.thread_pool import watch_forks
-from ..runtime.execution.variables import VariableStore, least_value
+from ..runtime.execution.variables import VariableStore
 from .ports import Outputs, PortTable
 
 if TYPE_CHECKING:
@@ -63,6 +63,17 @@ class InferRequest:
         with self._exclusive_state():
             self._state.reset()
 
+    def state_nbytes(self) -> int:
+        """Bytes of the variables' values."""
+        with self._exclusive_state() as state:
+            return state.nbytes()
+
+    def trim_state(self, axis: int, size: int) -> None:
+        """Keep the first `size` positions along an axis of every variable that has more: a
+        key-value cache forgets its last tokens. InputError for an axis that a value lacks."""
+        with self._exclusive_state() as state:
+            state.trim(axis, size)
+
     @contextmanager
     def _exclusive_state(self) -> Iterator[VariableStore]:
         if not self._busy.acquire(blocking=False):
@@ -92,8 +103,7 @@ class VariableState:
         """A copy of its value. Before the first run, and after a reset: zeros, of the least size
         along open axes; what initialises it is computed by the next run."""
         with self._request._exclusive_state() as state:
-            value = state.values[self._number]
-            return least_value(state.type(self._number)) if value is None else value.copy()
+            return state.show(self._number)
 
     @state.setter
     def state(self, value: Any) -> None:

@@ -68,12 +68,13 @@ class ModelSource:
         """Its optimised graph."""
         from ..compiler.pipeline import optimize
         from ..compiler.rewrite.trace import Trace
+        from ..compiler.shape_analysis.grow_caches import grow_caches
         from ..compiler.shape_analysis.override_inputs import fix_shapes
         from ..compiler.shape_analysis.unify_dims import unify_sizes
 
         graph, options = self.model.graph, self.config.options
         graph = graph if self.owns_graph else graph.copy()
-        graph = unify_sizes(fix_shapes(graph, self.config.shapes))
+        graph = unify_sizes(grow_caches(fix_shapes(graph, self.config.shapes)))
         # The messages of the passes are shown the first time that they run.
         trace = Trace(options.stop_after, aloud=self.trace is None)
         self.trace = optimize(graph, options, trace)

@@ -63,6 +63,12 @@ def print_result(*lines: str, end: str = "\n") -> None:
     sys.stdout.write(join_lines(lines) + end)
 
 
+def print_piece(text: str) -> None:
+    """A piece of a result that goes on, on stdout at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def print_message(*lines: str, heading: str = "") -> None:
     """Lines besides a result, on stderr; `heading` may hold colours. Nothing where stderr is
     closed."""

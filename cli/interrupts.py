@@ -103,6 +103,20 @@ def _watch_interrupts(over: threading.Event) -> Iterator[None]:
         os.close(wakeup)
 
 
+@contextlib.contextmanager
+def catch_interrupts() -> Iterator[None]:
+    """Inside the block an interrupt is the block's own: it raises KeyboardInterrupt, and neither
+    ends the command nor is remembered. For the main thread."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    wakeup = signal.set_wakeup_fd(-1) if sys.platform != "win32" else -1
+    try:
+        yield
+    finally:
+        if wakeup != -1:
+            signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, before)
+
+
 class _Stack(ctypes.Structure):
     """Linux's stack_t."""
 

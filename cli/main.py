@@ -78,6 +78,12 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command(
         "doctor", "show the machine, versions and environment variables", "irc doctor"
     ),
+    "generate": Command(
+        "generate",
+        "continue a text, or answer a message, with a language model",
+        'irc generate model.gguf -p "Once upon a time" --max-tokens 64',
+    ),
+    "chat": Command("chat", "talk with a language model", "irc chat model.gguf"),
     "serve": Command(
         "serve",
         "serve models over REST and gRPC (Open Inference Protocol)",

@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.dtype import DType
 from ..ir.graph import Graph, Value
 from ..ir.op import Array
-from ..ir.ops import Constant, Convert, Dequantize, Gemm, MatMul
+from ..ir.ops import AffineDequantize, Constant, Convert, Dequantize, Gemm, MatMul
 from ..ir.types import TensorType, normalize_axis
 from ..plan.packing.panel_params import compressible
 
@@ -22,8 +22,8 @@ _FLOATS = (DType.f32, DType.f16, DType.bf16)
 class CompressedWeight:
     """A K x N weight (of batch 1), stored as `codes` or, `transposed`, as codes of N x K.
 
-    scale and zero are [groups, N], one row for each `group` rows of K; a zero that is the same
-    everywhere is a number.
+    scale, zero and offset are [groups, N], one row for each `group` rows of K; a zero that is the
+    same everywhere is a number. An offset is added behind the scaling.
     """
 
     codes: Constant
@@ -33,6 +33,7 @@ class CompressedWeight:
     group: int
     scale: Array
     zero: Array | int
+    offset: Array | None = None
 
 
 def compressed_weight(graph: Graph, node: int) -> CompressedWeight | None:
@@ -46,7 +47,7 @@ def compressed_weight(graph: Graph, node: int) -> CompressedWeight | None:
     form = graph.op(made)
     ops = [None if v is None else graph.op(v.node) for v in graph.inputs(made)]
     codes, scale, zero = (*ops, None)[:3]
-    if not isinstance(form, Dequantize) or not isinstance(codes, Constant):
+    if not isinstance(form, Dequantize | AffineDequantize) or not isinstance(codes, Constant):
         return None
     if not isinstance(scale, Constant) or scale.dtype not in _FLOATS:
         return None
@@ -67,6 +68,11 @@ def compressed_weight(graph: Graph, node: int) -> CompressedWeight | None:
     wanted[rows] = size
     factors = _broadcast_to_groups(scale.data, wanted, op.transpose_b)
     centre: Array | int | None = 0
+    if zero is not None and isinstance(form, AffineDequantize):
+        offset = _broadcast_to_groups(zero.data, wanted, op.transpose_b)
+        if factors is None or offset is None:
+            return None
+        return CompressedWeight(codes, op.transpose_b, k, n, group or k, factors, 0, offset)
     if zero is not None:
         narrow = zero.data.astype(np.int8 if codes.dtype.is_signed else np.uint8)
         centre = _broadcast_to_groups(narrow, wanted, op.transpose_b)
@@ -85,7 +91,8 @@ def _dequantize(graph: Graph, value: Value) -> int | None:
         type_ = graph.type(value)
         if not isinstance(type_, TensorType) or type_.dtype not in _FLOATS:
             return None
-    return value.node if isinstance(graph.op(value.node), Dequantize) else None
+    known = isinstance(graph.op(value.node), Dequantize | AffineDequantize)
+    return value.node if known else None
 
 
 def _broadcast_to_groups(array: Array, shape: list[int], transposed: bool) -> Array | None:

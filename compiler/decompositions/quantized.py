@@ -12,6 +12,7 @@ from ...ir.graph import Graph, Value
 from ...ir.op import Op
 from ...ir.ops import (
     Add,
+    AffineDequantize,
     Constant,
     Convert,
     ConvInteger,
@@ -82,10 +83,12 @@ def integer_product(
 
 
 def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None]) -> Value | None:
-    """Convert, Subtract, Multiply. Groups get an axis of their own meanwhile, as OpenVINO writes
-    compressed weights ([N, groups, group]); where they do not divide it, scales are repeated."""
-    x, scale, zero = (*inputs, None)[:3]
-    assert isinstance(op, Dequantize) and x is not None and scale is not None
+    """Convert, Subtract, Multiply, or Convert, Multiply, Add. Groups get an axis of their own
+    meanwhile, as OpenVINO writes compressed weights ([N, groups, group]); where they do not divide
+    it, scales are repeated."""
+    x, scale, shift = (*inputs, None)[:3]
+    assert isinstance(op, Dequantize | AffineDequantize) and x is not None and scale is not None
+    zero, offset = (shift, None) if isinstance(op, Dequantize) else (None, shift)
     type_ = graph.type(x)
     shape = type_.shape if isinstance(type_, TensorType) else None
 
@@ -126,6 +129,8 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
     if zero is not None:
         value = add(Subtract(), value, add(Convert(wide), align(zero)))
     product = add(Multiply(), value, align(_cast(graph, add, scale, wide)))
+    if offset is not None:
+        product = add(Add(), product, align(offset))
     found = product if wide is dtype else add(Convert(dtype), product)
     return found if split is None or whole is None else _add_reshape(add, found, whole)
 
@@ -155,5 +160,6 @@ DECOMPOSITIONS: Mapping[str, PlainForm] = {
     "ConvInteger": integer_product,
     "GroupConvInteger": integer_product,
     "Dequantize": dequantize,
+    "AffineDequantize": dequantize,
     "Quantize": quantize,
 }

@@ -226,7 +226,11 @@ def lower_variable(low: Lowering, nodes: StateNodes, result_slots: dict[int, int
     slot = new_slot(low, value, low.graph.type(value))
     after = slot if nodes.after is None else result_slots[nodes.after]
     initial = None if nodes.initial is None else result_slots[nodes.initial]
-    return Variable(nodes.name, slot, after, initial)
+    if nodes.cache is None:
+        return Variable(nodes.name, slot, after, initial)
+    rows = None if nodes.rows is None else low.slot_of[nodes.rows]
+    cache = nodes.cache
+    return Variable(nodes.name, slot, after, initial, cache.axes, rows, cache.batch_axis)
 
 
 def build_region(

@@ -196,6 +196,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Gemm: _PRODUCT,
     ops.MatMulInteger: Lowerer(lower_matmul),
     ops.Dequantize: _DEQUANTIZE,
+    ops.AffineDequantize: _DEQUANTIZE,
     ops.Softmax1: _SOFTMAX,
     ops.Softmax: _SOFTMAX,
     ops.LogSoftmax: _SOFTMAX,

@@ -79,6 +79,7 @@ from .nn.pooling import (
 )  # fmt: skip
 from .quantization.quantize import FakeQuantize
 from .quantization.integer_products import (
+    AffineDequantize,
     ConvInteger,
     Dequantize,
     GroupConvInteger,
@@ -125,6 +126,7 @@ from .tensor.sorting import (
     Bucketize, CumProd, CumSum, NonZero, OneHot, OneHot1, TopK, TopK1, TopK3, Unique,
 )  # fmt: skip
 from .control_flow.variables import Assign, Assign3, ReadValue, ReadValue3
+from .control_flow.variables import ReadCache as ReadCache
 from .ml.tree_ensemble import TreeEnsemble
 from .sequence.ctc import CTCGreedyDecoder, CTCGreedyDecoderSeqLen, CTCLoss
 from .sequence.gather_tree import GatherTree
@@ -172,7 +174,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     # networks
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
     NormalizeL2, LRN, GRN, ScaledDotProductAttention, Attention, FakeQuantize,
-    Quantize, Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
+    Quantize, Dequantize, AffineDequantize, MatMulInteger, ConvInteger, GroupConvInteger,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
     RNNCell, GRUCell, LSTMCell1, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,

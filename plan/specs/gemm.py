@@ -46,10 +46,13 @@ from .checks import (
 class Compressed:
     """A right operand of small integers q, which stands for floats that are expanded as they are
     multiplied: b[k, n] = (q[k, n] - zero[k // group, n]) * scale[k // group, n], computed in f32
-    and rounded once to the scale's type.
+    and, where `rounded`, rounded once to the scale's type.
 
     scale and zero walk (batch..., ceil(K / group), n) and are packed with panels as wide as q's
     (kr 1); zeros are u8 or i8. A zero that is a number serves all of q.
+
+    offset: walks and is packed as scale; b[k, n] = q[k, n] * scale + offset, in f32 with one
+    rounding or two.
 
     normal: scales are f16 or bf16, none so small or large that a weight may leave the type's normal
     numbers (plan/packing/panel_params.py, normal_scales): kernels then round by arithmetic.
@@ -61,6 +64,8 @@ class Compressed:
     scale: Operand
     zero_point: Operand | int = 0
     normal: bool = False
+    offset: Operand | None = None
+    rounded: bool = True
 
     def __post_init__(self) -> None:
         if self.group < 1:
@@ -156,11 +161,11 @@ class GemmSpec(Spec):
         return (self.k,)
 
     def scaling(self) -> tuple[Operand, ...]:
-        """The scales, and zero points, of a compressed right operand."""
+        """The scales, and zero points or offsets, of a compressed right operand."""
         c = self.compressed
         if c is None:
             return ()
-        return (c.scale, c.zero_point) if isinstance(c.zero_point, Operand) else (c.scale,)
+        return tuple(o for o in (c.scale, c.zero_point, c.offset) if isinstance(o, Operand))
 
     def groups(self) -> int:
         """Groups of K that a compressed right operand has."""
@@ -251,6 +256,13 @@ class GemmSpec(Spec):
         where, scale = self.where, c.scale.dtype
         if scale not in (DType.f32, DType.f16, DType.bf16):
             raise spec_error("scales of another type", where, scale, "f32, f16 or bf16")
+        if c.offset is not None:
+            if c.offset.dtype not in (DType.f32, DType.f16):
+                raise spec_error("offsets of another type", where, c.offset.dtype, "f32 or f16")
+            if c.zero_point != 0:
+                raise spec_error("offsets besides zeros", where, c.zero_point, 0)
+            if c.rounded and scale is not DType.f32:
+                raise spec_error("weights with offsets are rounded", where, scale, DType.f32)
         if c.normal and scale is DType.f32:
             raise spec_error("f32 scales are called normal", where, scale, "f16 or bf16")
         if isinstance(c.zero_point, Operand):

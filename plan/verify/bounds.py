@@ -207,6 +207,12 @@ class OperandBounds:
         terms = zip(size.tolist(), stride.tolist(), strict=True)
         return StridedAccess(int(self.buffer[n]), int(values[self._offset[n]]), tuple(terms))
 
+    def positions(self, n: int) -> list[int]:
+        """Where the sizes, strides and offset of operand n are."""
+        end = self.start[n + 1] if n + 1 < len(self.start) else len(self.size)
+        axes = slice(int(self.start[n]), int(end))
+        return [*self.size[axes].tolist(), *self.stride[axes].tolist(), int(self._offset[n])]
+
     def check(
         self, values: Ints, elements: Ints, rows_not_run: set[int], names: RegionNames
     ) -> Extents | None:

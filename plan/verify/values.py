@@ -112,9 +112,13 @@ class RegionLayoutTables:
 
     def step_sizes(self, sizes: RegionSizes, n: int) -> list[int]:
         """The run-time sizes of step n."""
+        return [int(sizes.values[p]) for p in self.step_size_positions(n)]
+
+    def step_size_positions(self, n: int) -> list[int]:
+        """Where the run-time sizes of step n are in RegionSizes.values."""
         step = self.region.steps[n]
         assert not isinstance(step, HostStep)
-        return [int(sizes.values[self._table.position(self.region.dims[d])]) for d in step.dims]
+        return [self._table.position(self.region.dims[d]) for d in step.dims]
 
     def terms(self, sizes: RegionSizes) -> tuple[Ints, Ints, Ints]:
         """Sizes and strides of all operands' axes, and where each operand's begin."""
@@ -135,6 +139,14 @@ class RegionLayoutTables:
     def shape(self, sizes: RegionSizes, b: int) -> tuple[int, ...]:
         """Buffer b's shape."""
         return tuple(int(sizes.values[p]) for p in self._buffers.shapes[b])
+
+    def shape_positions(self, b: int) -> list[int]:
+        """Where buffer b's sizes are in RegionSizes.values."""
+        return self._buffers.shapes[b]
+
+    def operand_positions(self, n: int) -> list[int]:
+        """Where the sizes, strides and offset of operand n are in RegionSizes.values."""
+        return self._operands.positions(n)
 
     def dims(self, sizes: RegionSizes) -> Ints:
         """The run-time sizes of all kernel steps, one after the other."""

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
 from ...ir.types import TensorType
-from ..plan import Plan
+from ..plan import Plan, Variable
+
+_INDICES = frozenset({DType.i32, DType.i64})
 
 
 def initialised_after(plan: Plan) -> dict[int, list[int]]:
@@ -67,4 +69,21 @@ def define_variables(
                 where=where,
                 got=slot_type,
             )
+        _verify_rows(plan, v, slot_type, where)
         defined.add(v.slot)
+
+
+def _verify_rows(plan: Plan, v: Variable, held: TensorType, where: str) -> None:
+    """The order of a variable's axes, and the input that says which of its rows a run reads."""
+    if v.axes and (held.rank is None or sorted(v.axes) != list(range(held.rank))):
+        raise VerificationError("a variable's axes are not a permutation", where=where, got=v.axes)
+    if v.rows is None:
+        return
+    port = next((p for p in plan.inputs if p.slot == v.rows), None)
+    if port is None:
+        raise VerificationError("a variable's rows are not an input's", where=where, got=v.rows)
+    type_ = port.type
+    if not isinstance(type_, TensorType) or type_.rank != 1 or type_.dtype not in _INDICES:
+        raise VerificationError("a variable's rows are not indices", where=where, got=str(type_))
+    if held.rank is None or not 0 <= v.row_axis < held.rank:
+        raise VerificationError("a variable has no such axis", where=where, got=v.row_axis)

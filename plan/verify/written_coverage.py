@@ -25,11 +25,13 @@ from ..plan import (
     Region,
 )
 from ..specs.base import resolver
+from .appended_outputs import find_appended_outputs
 from .strided_access import are_distinct
 from .values import RegionLayoutTables, RegionSizes
 from .written_bytes import WrittenBytes, fill_shape
 
 _MADE: Final = (ARENA, OUTPUT)
+_MAX_CACHED_FINDINGS: Final = 64
 # Per step: (operand's number or -1 for the whole buffer, buffer).
 _Accesses = list[tuple[int, int]]
 
@@ -50,6 +52,21 @@ class Coverage:
             if buffer.loop is not None:
                 self.moving.setdefault(buffer.loop, []).append(b)
         self._single, self._rest = self._find_first_writers()
+        # Per root buffer, the steps that touch it, in order.
+        self.has_control = any(isinstance(step, ControlStep) for step in self.region.steps)
+        self.touching: dict[int, list[int]] = {}
+        for n in range(len(self.region.steps)):
+            for root in {self.root[b] for _, b in (*self.reads[n], *self.writes[n])}:
+                self.touching.setdefault(root, []).append(n)
+        self._found: dict[tuple[frozenset[int], bytes, bytes, bytes], frozenset[int]] = {}
+        self._size_positions: dict[frozenset[int], tuple[Any, Any]] = {}
+        rows = {number: row for row, number in enumerate(tables.kernels)}
+        # Outputs whose beginning is a copy of an input: root, input, operand that writes the rest.
+        self._appended = [
+            (a.output, a.input, int(tables.operand_start[rows[a.rest]]) + a.operand)
+            for a in find_appended_outputs(self.region, self.root)
+            if a.is_read_later
+        ]
         self._choosing = [
             (n, step)
             for n, step in enumerate(self.region.steps)
@@ -77,19 +94,51 @@ class Coverage:
         rest = set(self._rest)
         for root, operand, b in self._single:
             whole = sizes.nbytes[b] == sizes.nbytes[root] and self.tables.itemsize[b] > 0
-            if not (counted[operand] and whole):
+            if not (counted[operand] == sizes.elements[b] and whole):
                 rest.add(root)
         rest = {r for r in rest if sizes.nbytes[r] > 0}
-        return _Pieces(self, sizes, rest).find() if rest else frozenset()
+        for root, source, operand in self._appended if rest else ():
+            # The operand stays behind the copy and inside the buffer, and visits as many elements.
+            if counted[operand] == sizes.elements[root] - sizes.elements[source]:
+                rest.discard(root)
+        if not rest:
+            return frozenset()
+        if self.has_control or len(sizes.failing_asserts):
+            return _Pieces(self, sizes, rest).find()
+        # A new length of a cache leaves most of these steps' sizes as they were.
+        key = frozenset(rest), *self._list_sizes(frozenset(rest), sizes)
+        if key not in self._found:
+            if len(self._found) >= _MAX_CACHED_FINDINGS:
+                self._found.clear()
+            self._found[key] = _Pieces(self, sizes, rest).find()
+        return self._found[key]
+
+    def _list_sizes(self, roots: frozenset[int], sizes: RegionSizes) -> tuple[bytes, bytes, bytes]:
+        """The sizes that decide what steps that touch these buffers read and write of them: their
+        run-time sizes, and sizes and offsets of the buffers."""
+        tables = self.tables
+        if roots not in self._size_positions:
+            touching = {n for root in roots for n in self.touching.get(root, ())}
+            dims: list[int] = []
+            for n in sorted(touching):
+                listed = [o for o, b in (*self.reads[n], *self.writes[n]) if self.root[b] in roots]
+                dims += [p for o in listed if o >= 0 for p in tables.operand_positions(o)]
+            for n, _ in self._choosing:
+                dims += tables.step_size_positions(n) if n in touching else []
+            buffers = [b for b, root in enumerate(self.root) if root in roots]
+            shapes = [p for b in buffers for p in tables.shape_positions(b)]
+            self._size_positions[roots] = np.array([*dims, *shapes], np.int64), np.array(buffers)
+        positions, buffers = self._size_positions[roots]
+        moved, size = sizes.root_offsets[buffers], sizes.nbytes[buffers]
+        return sizes.values[positions].tobytes(), moved.tobytes(), size.tobytes()
 
     def _count(self, sizes: RegionSizes) -> Any:
-        """Per operand, whether its walk visits as many distinct elements as its buffer has."""
+        """Per operand, how many distinct elements its walk visits; -1 where that is not known."""
         size, stride, start = self.tables.terms(sizes)
         if not len(start):
-            return np.zeros(0, np.bool_)
-        elements = np.multiply.reduceat(size.astype(np.float64), start)
-        whole = elements == sizes.elements[self.tables.operand_buffer]
-        return are_distinct(size, stride, start) & whole & ~self._partial(sizes)
+            return np.zeros(0, np.float64)
+        counts = np.multiply.reduceat(size.astype(np.float64), start)
+        return np.where(are_distinct(size, stride, start) & ~self._partial(sizes), counts, -1.0)
 
     def _partial(self, sizes: RegionSizes) -> Any:
         """Operands of which the kernel writes what data or other sizes say."""
@@ -127,7 +176,12 @@ class _Pieces:
     def find(self) -> frozenset[int]:
         """The roots that are read, or left, with elements that are not written."""
         state = _State()
-        self.walk(0, len(self.steps), state)
+        if self.of.has_control:
+            self.walk(0, len(self.steps), state)
+        else:
+            touching = (self.of.touching.get(root, ()) for root in self.roots)
+            for n in sorted({n for steps in touching for n in steps}):
+                self.touch(n, state)
         for root in self.roots.intersection(self.of.outputs):
             whole = (0, (), int(self.sizes.nbytes[root]))
             if not (state.of(root).holds(*whole) or self.is_filled(root, state)):

@@ -189,7 +189,8 @@ class BoundRegion:
         self.instance, self._pointers, self._lasts = instance, instance.pointers, lasts
         self._unwritten = instance.layout.unwritten
         # The kernels that are all of a run, where nothing else happens before or between them.
-        self._direct = None if self._unwritten else instance.only
+        self._prefix_copies = instance.code.prefix_copies
+        self._direct = None if self._unwritten or self._prefix_copies else instance.only
         self.repeats = not lasts and instance.only is not None
         # Kernels read them in place whenever a binding that lasts runs.
         self._kept = arrays if lasts else ()
@@ -211,6 +212,7 @@ class BoundRegion:
             self._bind_output(n, b, out[n] if out else None, arrays)
         if lasts:
             self._clear_unwritten(self.outputs)
+            self._skip_prefix_copies(arrays, self.outputs)
 
     def _bind_input(self, n: int, b: int, array: Array) -> None:
         instance = self.instance
@@ -254,7 +256,7 @@ class BoundRegion:
         elif self._lasts:
             made = aligned_empty(shape, dtype)
             instance.point(b, made)
-        elif given is not None and is_plain(given) and not _may_share(given, arrays):
+        elif given is not None and is_plain(given) and self._is_apart(n, given, arrays):
             made, given = given, None
             instance.point(b, made)
         else:
@@ -263,6 +265,16 @@ class BoundRegion:
             self._given.append((n, given))
             self._direct = None
         self.outputs.append(made)
+
+    def _is_apart(self, n: int, given: Array, arrays: Sequence[Array]) -> bool:
+        """Does memory for output n hold no input, but the one that the region appends to where it
+        begins?"""
+        source = self.instance.code.appended.get(n)
+        return not any(
+            np.may_share_memory(given, array)
+            and not (number == source and address_of(given) == address_of(array))
+            for number, array in enumerate(arrays)
+        )
 
     def list_copies(self) -> list[tuple[Array, Array]]:
         """Of a binding that lasts: the copies to make before each run, each with its input."""
@@ -314,6 +326,7 @@ class BoundRegion:
         if self.instance.only is None:
             self._read, self._written = arrays, written
         self._clear_unwritten(written)
+        self._skip_prefix_copies(arrays, written)
         walk(self)
         for n, given in self._given:
             given[...] = written[n]
@@ -329,6 +342,13 @@ class BoundRegion:
                 written[n].fill(0)
         if not unwritten.isdisjoint(instance.code.arena.tolist()):
             instance.space.arena[: instance.layout.placement.peak] = 0
+
+    def _skip_prefix_copies(self, arrays: Sequence[Array], written: Sequence[Any]) -> None:
+        """Copy nothing from an input to an output that begins at its address."""
+        for step in self._prefix_copies:
+            copied = self._inputs[step.input][0]
+            source = arrays[step.input] if copied is None else copied
+            step.skip_in_place(self.instance.dims, source, written[step.output])
 
     def walk(self) -> None:
         """All steps on the current inputs and outputs. ExecutionError."""
@@ -464,7 +484,3 @@ def is_plain(array: Array) -> bool:
     """Can kernels read the array in place?"""
     flags = array.flags
     return flags.c_contiguous and flags.aligned and array.dtype.isnative
-
-
-def _may_share(given: Array, arrays: Sequence[Array]) -> bool:
-    return any(np.may_share_memory(given, array) for array in arrays)

@@ -25,6 +25,7 @@ from ..driver.signal_polling import cut_steps, loop_rows, polls
 from ..jit.program import CompiledPlan
 from ..machine.memory_planner import Placement, check_limit, live_peak, place
 from .fused_tensor_sizes import FusedReductions
+from .prefix_copies import find_prefix_copies
 
 Array = npt.NDArray[Any]
 Evaluate = Callable[[Op, list[Any]], Sequence[Any]]
@@ -118,6 +119,8 @@ class CompiledRegion:
         self._first = np.array([buffers[i].first for i in arena], np.int64)
         self._last = np.array([buffers[i].last for i in arena], np.int64)
         self._placement: Placement | None = None
+        self.prefix_copies = find_prefix_copies(self.region, tables, self.places)
+        self.appended = {copy.output: copy.input for copy in self.prefix_copies}
         self.segments = _segments(self.region.steps)
 
     @property

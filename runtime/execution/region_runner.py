@@ -50,8 +50,7 @@ class RegionWalk:
             slots[port.slot] = native_order(value)
         for slot, constant in regions.constants:
             slots[slot] = constant
-        for v, value in zip(plan.variables, self._state.values, strict=True):
-            slots[v.slot] = value
+        self._state.load(slots)
         self._state.initialise(regions.initialised[-1], slots, self._ours)
         driver = regions.program.driver
         mode = driver.swap_mode(driver.default_mode) if regions.hosted else 0
@@ -73,7 +72,8 @@ class RegionWalk:
         instance = self._context.instance(number, tuple(a.shape for a in arrays))
         with budget.charge_temporarily():
             budget.charge(instance.layout.need, "a region's buffers", f"region {number}")
-            rooms = self._state.rooms(region.outputs, instance.result_type)
+            appended = instance.code.appended
+            rooms = self._state.find_memory(slots, region, appended, instance.result_type)
             walk = None if self._times is None else timed_walk(self._times)
             results = instance.run(arrays, rooms, walk)
         for slot, made in zip(region.outputs, results, strict=True):

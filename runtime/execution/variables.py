@@ -1,7 +1,7 @@
 """What a request keeps between its runs: the values of a plan's variables.
 
-A value that grows by a little per run (a key-value cache) is written from one of two pieces of
-memory into the other, so that nothing is allocated as long as it fits.
+A key-value cache grows where it is; another value is written from one of two pieces of memory into
+the other, so that nothing is allocated as long as it fits.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from ...ir.dims import Expr, bounds
 from ...ir.errors import InputError
+from ...ir.ops.control_flow.variables import take_rows
 from ...ir.types import TensorType, native_order
-from ...plan.plan import Plan
-from ..machine.memory_planner import aligned_bytes
+from ...plan.plan import Plan, Region
+from ..machine.memory_planner import address_of, aligned_bytes
 from .input_check import check_tensor
 
 Array = npt.NDArray[Any]
@@ -42,7 +43,11 @@ def deep_copy(value: Any) -> Any:
 
 
 class VariableStore:
-    """The variables' values, by number; None for one that its initial value is still to come to.
+    """The variables' values, by number, in the order of axes of the plan's slots; None for one that
+    its initial value is still to come to.
+
+    A variable that grows (plan.Variable.axes) has one piece of memory with room behind its value: a
+    run appends to it. Any other one has two pieces, and a run writes into the other one.
 
     lasts: whether it is for more than one run, so that memory of its own is worth having.
     """
@@ -58,10 +63,21 @@ class VariableStore:
         self._side = [0] * len(plan.variables)  # where the value lies, if it is in either
 
     def type(self, number: int) -> TensorType:
-        """What a variable may hold."""
+        """What a variable may hold, in the order of axes that callers see."""
         found = self._types[number]
         assert isinstance(found, TensorType)
-        return found
+        axes = self.variables[number].axes
+        if not axes or found.shape is None:
+            return found
+        return TensorType(found.dtype, tuple(found.shape[axes.index(n)] for n in range(len(axes))))
+
+    def show(self, number: int) -> Array:
+        """A copy of a variable's value, in the order of axes that callers see; zeros of the least
+        sizes where it has none."""
+        value, axes = self.values[number], self.variables[number].axes
+        if value is None:
+            return least_value(self.type(number))
+        return value.transpose(np.argsort(axes)).copy() if axes else value.copy()
 
     def put(self, number: int, value: Any) -> None:
         """Give a variable a copy of this value. InputError where its type or rank is another, or a
@@ -77,11 +93,66 @@ class VariableStore:
                     got=list(array.shape),
                     expected=str(type_),
                 )
+        axes = self.variables[number].axes
+        array = np.ascontiguousarray(array.transpose(axes)) if axes else array
         self.values[number] = array.astype(array.dtype.newbyteorder("="), copy=False)
 
     def reset(self) -> None:
         """Forget all values; memory is kept."""
         self.values = [None] * len(self.values)
+
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return sum(value.nbytes for value in self.values if value is not None)
+
+    def trim(self, axis: int, size: int) -> None:
+        """Cut every value that is longer along an axis, as callers see it, down to this size."""
+        for variable, value in zip(self.variables, self.values, strict=True):
+            if value is not None and not (0 <= axis < value.ndim and size >= 0):
+                raise InputError(
+                    f"variable {variable.name!r} cannot be trimmed",
+                    got=f"axis {axis}, size {size}",
+                    expected=f"an axis from 0 to {value.ndim - 1}, and a size from 0 up",
+                )
+        for n, value in enumerate(self.values):
+            if value is None:
+                continue
+            axes = self.variables[n].axes
+            at = axes.index(axis) if axes else axis
+            if at == 0:  # a shorter beginning of the same memory
+                self.values[n] = value[:size]
+            elif value.shape[at] > size:
+                self.values[n] = np.take(value, range(size), at)
+
+    def load(self, slots: list[Any]) -> None:
+        """At the begin of a run: the variables' slots take their values. Inputs have theirs."""
+        identities: dict[tuple[int, int], bool] = {}
+        for n, (v, value) in enumerate(zip(self.variables, self.values, strict=True)):
+            slots[v.slot] = (
+                None if value is None else self._choose_rows(n, value, slots, identities)
+            )
+
+    def _choose_rows(
+        self, n: int, value: Array, slots: Sequence[Any], identities: dict[tuple[int, int], bool]
+    ) -> Array:
+        """The rows of a value that a run reads: the value itself where they are all in order."""
+        v = self.variables[n]
+        if v.rows is None:
+            return value
+        rows, count = slots[v.rows], value.shape[v.row_axis]
+        key = v.rows, count
+        if key not in identities:
+            identities[key] = np.array_equal(rows, np.arange(count))
+        if identities[key]:
+            return value
+        taken = take_rows(value, rows, v.row_axis)
+        if not v.axes or not len(self._memory[n][0]):
+            return taken
+        # Memory with room; the old value stays as it is, in case the run fails.
+        self._memory[n][0] = memory = aligned_bytes(2 * taken.nbytes)
+        moved = memory[: taken.nbytes].view(taken.dtype).reshape(taken.shape)
+        moved[...] = taken
+        return moved
 
     def initialise(self, numbers: Sequence[int], slots: list[Any], ours: set[int]) -> None:
         """Variables without a value take their initial ones, which the slots hold by now."""
@@ -90,6 +161,8 @@ class VariableStore:
             if slots[v.slot] is None:
                 made = v.initial is None
                 slots[v.slot] = least_value(self.type(n)) if v.initial is None else slots[v.initial]
+                if v.rows is not None:
+                    slots[v.slot] = self._choose_rows(n, slots[v.slot], slots, {})
                 if made or v.initial in ours:
                     ours.add(v.slot)
 
@@ -97,27 +170,50 @@ class VariableStore:
         """Has one of these variables no value?"""
         return any(slots[self.variables[n].slot] is None for n in numbers)
 
-    def rooms(
-        self, slots: Sequence[int], result_type: Callable[[int], tuple[Any, tuple[int, ...]]]
+    def find_memory(
+        self,
+        slots: Sequence[Any],
+        region: Region,
+        appended: Mapping[int, int],
+        result_type: Callable[[int], tuple[Any, tuple[int, ...]]],
     ) -> list[Array | None]:
-        """For each result of a region, memory for what its slot will hold, apart from the value
-        that is there; None where it is not a variable's next value, or a small one."""
+        """For each result of a region, memory for what its slot will hold; None where it is not a
+        variable's next value, or a small one. It is apart from the value that is there, except for
+        outputs that the region appends to an input (`appended`: by output, the input)."""
         if not self._number:
             return []
-        return [
-            None if s not in self._number else self._room(self._number[s], *result_type(n))
-            for n, s in enumerate(slots)
-        ]
+        found: list[Array | None] = []
+        for n, slot in enumerate(region.outputs):
+            number = self._number.get(slot)
+            if number is None:
+                found.append(None)
+                continue
+            source = appended.get(n)
+            grows = source is not None and region.inputs[source] == self.variables[number].slot
+            found.append(self._room(number, slots, grows, *result_type(n)))
+        return found
 
-    def _room(self, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
+    def _room(
+        self,
+        number: int,
+        slots: Sequence[Any],
+        grows: bool,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> Array | None:
         need = math.prod(shape) * dtype.itemsize
         if need < _MIN_OWN_BYTES:
             return None
-        side = 1 - self._side[number]
-        if len(self._memory[number][side]) < need:
+        side = 0 if grows else 1 - self._side[number]
+        memory = self._memory[number][side]
+        value = slots[self.variables[number].slot]
+        if grows and value is not None and address_of(value) != address_of(memory):
+            memory = memory[:0]  # another value may be in it
+        if len(memory) < need:
             # Room to grow: pages that are never touched cost nothing.
-            self._memory[number][side] = aligned_bytes(need + (need >> 1))
-        return self._memory[number][side][:need].view(dtype).reshape(shape)
+            memory = aligned_bytes(2 * need if grows else need + (need >> 1))
+            self._memory[number][side] = memory
+        return memory[:need].view(dtype).reshape(shape)
 
     def keep(self, slots: Sequence[Any], ours: set[int]) -> None:
         """After a run: the values that the next one starts with."""

@@ -202,11 +202,14 @@ def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str])
         assert all(action.help for action in make_parser(name)._actions)
 
 
+OWN_TESTS = {"serve", "shim", "generate", "chat"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in COMMANDS if n not in ("serve", "shim")])
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - OWN_TESTS))
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they are printed, in a folder that holds what they name. A server and a program that runs
-    under another name have tests of their own."""
+    """As they are printed, in a folder that holds what they name. A server, a program that runs
+    under another name and language models have tests of their own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
     shutil.copy(DIGITS / "digits.onnx", "model.onnx")

@@ -95,7 +95,7 @@ GOOD: dict[str, list[str]] = {
     "graph": ["--profile"],
     "quantize": ["--weights", "int4"],
 }
-WITHOUT_A_MODEL = {"demo", "doctor", "cache", "completion", "serve", "shim"}
+WITHOUT_A_MODEL = {"demo", "doctor", "cache", "completion", "serve", "shim"} | {"generate", "chat"}
 
 
 def test_every_verb_is_there() -> None:

@@ -64,7 +64,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_verb_is_run() -> None:
     run = {verb.split()[0] for verb in VERBS} - {"--help"}
-    assert run == COMMANDS.keys() - {"completion", "shim", "serve"}, "these do not end with output"
+    other = {"completion", "shim", "serve", "generate", "chat"}
+    assert run == COMMANDS.keys() - other, "these do not end with a table"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from operator import itemgetter
 from ....ir.errors import ShapeError, UnsupportedOperationError
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
-from ....ir.ops import Assign, Constant, Parameter, ReadValue, Result
+from ....ir.ops import Assign, Constant, Parameter, ReadCache, ReadValue, Result
 from ....ir.types import TensorType, compatible
 
 _SOURCES = frozenset({"Parameter", "TypedParameter", "Constant"})
@@ -25,6 +25,7 @@ _SOURCES = frozenset({"Parameter", "TypedParameter", "Constant"})
 class StateNodes:
     """One variable in the graph without state: the Parameter that is its value, the Result that it
     is after the run (None: what it was), and the Result that is its initial value (None: zeros).
+    Of a variable that grows, `cache` is what reads it, and `rows` the input of its indices.
 
     Variables of a higher `level` are initialised later, from the values of others.
     """
@@ -34,6 +35,8 @@ class StateNodes:
     after: int | None = None
     initial: int | None = None
     level: int = 0
+    cache: ReadCache | None = None
+    rows: Value | None = None
 
 
 @dataclass
@@ -76,10 +79,13 @@ def split_state(graph: Graph) -> tuple[Graph, GraphVariables]:
     firsts = {name: _first_value(graph, name, nodes) for name, nodes in reads.items()}
     level_of = _levels(graph, reads, firsts)
     moved: dict[int, int] = {}
+    caches = {name: _cache_of(graph, nodes[0]) for name, nodes in reads.items()}
     for name, nodes in reads.items():
         parameter = _to_parameter(graph, name, nodes)
         moved.update(dict.fromkeys(nodes, parameter))
-        state.variables.append(StateNodes(name, parameter, level=level_of[name]))
+        cache, rows = caches[name]
+        made = StateNodes(name, parameter, level=level_of[name], cache=cache, rows=rows)
+        state.variables.append(made)
     at = {node: i for i, node in enumerate(graph.order())}
     twins: list[dict[int, int]] = [{} for _ in range(1 + max(level_of.values(), default=0))]
     for variable in state.variables:
@@ -96,6 +102,11 @@ def split_state(graph: Graph) -> tuple[Graph, GraphVariables]:
                 variable.after = _add_result(graph, after, f"{variable.name} assigned")
     state.made = [frozenset(t.values()) for t in twins]
     return graph, state
+
+
+def _cache_of(graph: Graph, node: int) -> tuple[ReadCache | None, Value | None]:
+    op, inputs = graph.op(node), graph.inputs(node)
+    return (op, (*inputs, None)[1]) if isinstance(op, ReadCache) else (None, None)
 
 
 def _refuse_bodies(graph: Graph) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph
+from ....ir.op import Array
 from ....plan.packing.layouts import PackedB
 from ....plan.packing.panel_params import compressed_layout, normal_scales
 from ....plan.specs.base import Operand
@@ -28,21 +29,37 @@ def right_ports(graph: Graph, node: int) -> tuple[int, ...]:
 def compressed_operand(
     low: Lowering, weight: CompressedWeight, name: str
 ) -> tuple[View, PackedB, list[View]]:
-    """The buffers of a compressed weight: its codes, their layout, scales and zeros. Their strides
-    mean nothing and are 0."""
+    """The buffers of a compressed weight: its codes, their layout, scales, and zeros or offsets.
+    Their strides mean nothing and are 0."""
     layout = compressed_layout(weight.k, weight.n, weight.codes.dtype, weight.group, low.target)
     assert layout is not None
     codes = low.array(weight.codes.data, weight.codes.dtype, layout, name, weight.transposed)
     ones = (1,) * (len(weight.codes.data.shape) - 2)
     shape = (*ones, weight.k, weight.n)
     b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))
-    arrays = [weight.scale, weight.zero] if isinstance(weight.zero, np.ndarray) else [weight.scale]
+    given = (weight.scale, weight.zero, weight.offset)
+    arrays = [x for x in given if isinstance(x, np.ndarray)]
+    if low.target.has("f16c") or low.target.isa == "neon":
+        arrays = [_narrow_to_f16(x) for x in arrays]
     scaling = [low.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays]
     return b, layout, scaling
 
 
 def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) -> Compressed:
     """What a product of `rank` axes says of a compressed weight."""
-    scale, *zeros = (Operand(v.dtype, (0,) * rank) for v in scaling)
-    zero = weight.zero if isinstance(weight.zero, int) else zeros[0]
-    return Compressed(weight.group, scale, zero, normal_scales(weight.scale))
+    scale, *others = (Operand(v.dtype, (0,) * rank) for v in scaling)
+    zero = weight.zero if isinstance(weight.zero, int) else others[0]
+    offset = None if weight.offset is None else others[-1]
+    rounded = scale.dtype.numpy == weight.scale.dtype
+    normal = rounded and normal_scales(weight.scale)
+    return Compressed(weight.group, scale, zero, normal, offset, rounded)
+
+
+def _narrow_to_f16(array: Array) -> Array:
+    """f32 numbers as f16 where that has them all: formats store f16 scales of weights that are
+    computed in f32, and products are as fast as their weights are read."""
+    if array.dtype != np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float16)
+    return narrow if np.array_equal(narrow.astype(np.float32), array) else array

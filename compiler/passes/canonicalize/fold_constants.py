@@ -85,11 +85,14 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
     return (Rule("fold", (), fold),)
 
 
+_DEQUANTIZING = ("Dequantize", "AffineDequantize")
+
+
 def _is_weight(graph: Graph, node: int, depth: int) -> bool:
     """Whether a dequantised constant goes to a product, moved or converted on its way."""
     kind = graph.op(node).kind
     if depth == 0 or not (
-        kind in _ON_THE_WAY if depth < _MAX_UNUSED_DEPTH else kind == "Dequantize"
+        kind in _ON_THE_WAY if depth < _MAX_UNUSED_DEPTH else kind in _DEQUANTIZING
     ):
         return False
     readers = graph.consumers(node)
@@ -106,7 +109,7 @@ def _kept_by_reader(graph: Graph, node: int, size: int) -> MatchFailure | None:
     op = graph.op(node)
     if size <= LARGE_WEIGHT_BYTES:
         return None
-    if op.kind in ("Dequantize", "Convert") and is_read_compressed(graph, node):
+    if op.kind in (*_DEQUANTIZING, "Convert") and is_read_compressed(graph, node):
         return MatchFailure("a compressed weight is expanded by the products that read it")
     grows = op.kind == "Convert" and size > _freed_bytes(graph, node, [graph.input(node, 0)])
     if grows and not _is_scaled(graph, node):

@@ -39,7 +39,8 @@ _TOUCHES = frozenset(
     "Reshape Squeeze Unsqueeze Transpose DepthToSpace SpaceToDepth BatchToSpace SpaceToBatch "
     "ShuffleChannels ShapeOf Range Eye OneHot NonZero CumSum CumProd Bucketize TopK Unique BitCast "
     "Softmax LogSoftmax MVN BatchNormInference LayerNorm RMSNorm GroupNormalization NormalizeL2 "
-    "FakeQuantize Quantize Dequantize ConvertE8M0 ConvertLike FakeConvert Interpolate".split()
+    "FakeQuantize Quantize Dequantize AffineDequantize ConvertE8M0 ConvertLike FakeConvert "
+    "Interpolate".split()
 )
 UNKNOWN_WORK = 1 << 62
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...dims import Dim
+from ...dims import Dim, symbol
 from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Effects, Fact, Op, Port
@@ -87,6 +87,57 @@ class ReadValue(Op):
                 expected="variable_type and variable_shape of known rank",
             )
         return np.zeros([low for low, _ in sizes], self.variable_type.numpy)
+
+
+@dataclass(frozen=True)
+class ReadCache(ReadValue):
+    """The value of a variable that grows along one axis, whose rows a run may choose: what the
+    compiler makes of ReadValue, Gather, Concat and Assign (compiler/shape_analysis/grow_caches.py).
+
+    Axis i of the result is axis axes[i] of the variable; axis 0 grows, and its size is the symbol
+    `length`. Where there are indices, row i along `batch_axis` of the result is row indices[i] of
+    the value; an index out of range gives zeros. No file holds this operation.
+    """
+
+    kind: ClassVar[str] = "ReadCache"
+    version: ClassVar[int] = 0
+    inputs: ClassVar[tuple[Port, ...]] = (Port("init_value"), Port("indices", optional=True))
+    axes: tuple[int, ...] = ()
+    length: str = ""
+    batch_axis: int = 0
+
+    def infer(
+        self, init_value: Fact | None = None, indices: Fact | None = None
+    ) -> tuple[Type, ...]:
+        assert init_value is not None
+        shape = list(init_value.tensor.shape or ())
+        shape[0] = symbol(self.length)
+        if indices is not None:
+            (shape[self.batch_axis],) = indices.tensor.shape or (symbol(f"{self.length}_rows"),)
+        return (TensorType(init_value.tensor.dtype, tuple(shape)),)
+
+    def evaluate(
+        self, init_value: Array | None = None, indices: Array | None = None
+    ) -> tuple[Array, ...]:
+        assert init_value is not None
+        if indices is None:
+            return (init_value,)
+        return (take_rows(init_value, indices, self.batch_axis),)
+
+
+def take_rows(value: Array, indices: Array, axis: int) -> Array:
+    """The rows at these indices along an axis, as Gather takes them: a negative index counts from
+    the end, one out of range gives zeros."""
+    count = value.shape[axis]
+    found = np.where(indices < 0, indices + count, indices)
+    valid = (found >= 0) & (found < count)
+    if valid.all():
+        return np.take(value, found, axis)
+    shape = [len(found) if n == axis else size for n, size in enumerate(value.shape)]
+    taken = np.zeros(shape, value.dtype)
+    place = (slice(None),) * axis
+    taken[(*place, valid)] = np.take(value, found[valid], axis)
+    return taken
 
 
 @dataclass(frozen=True)

@@ -266,27 +266,12 @@ class Dequantize(Op):
         shape = x.tensor.shape
         for name, fact in (("scale", scale), ("zero", zero)):
             if fact is not None and shape is not None and fact.tensor.shape is not None:
-                self._check_spread(name, fact.tensor.shape, shape)
+                _check_groups(self, name, fact.tensor.shape, shape)
         return (tensor(scale.tensor.dtype, shape),)
-
-    def _check_spread(self, name: str, own: Shape, shape: Shape) -> None:
-        want = list(shape)
-        if self.group:
-            if len(own) != len(shape):
-                raise ShapeError(
-                    f"input {name!r} of Dequantize in groups has x's rank", got=own, expected=shape
-                )
-            axis = normalize_axis(self.axis, len(shape))
-            want[axis] = ceil_div(shape[axis], self.group)
-            same_size(own[axis], want[axis], f"input {name!r} needs one element per group")
-        _check_spread(name, self.kind, own, tuple(want))
 
     def align(self, values: Array, shape: tuple[int, ...]) -> Array:
         """Scales or zero points as broadcasting takes them to x's shape."""
-        if not self.group:
-            return values
-        axis = normalize_axis(self.axis, len(shape))
-        return np.repeat(values, self.group, axis)[(slice(None),) * axis + (slice(shape[axis]),)]
+        return _repeat_groups(self, values, shape)
 
     def evaluate(self, x: Array, scale: Array, zero: Array | None = None) -> tuple[Array, ...]:
         dtype = DType.from_numpy(scale.dtype)
@@ -297,3 +282,59 @@ class Dequantize(Op):
                 value = value - cast_array(self.align(zero, x.shape), wide)
             product = value * cast_array(self.align(scale, x.shape), wide)
         return (cast_array(np.asarray(product), dtype),)
+
+
+@dataclass(frozen=True)
+class AffineDequantize(Op):
+    """x * scale + offset in f32: blocks of GGUF with a least value.
+
+    x: any integer type; scale and offset are f32, and as scales of Dequantize broadcast to x or
+    (group > 0) have one element along `axis` for each `group` elements of x.
+    """
+
+    kind: ClassVar[str] = "AffineDequantize"
+    version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 16
+    inputs: ClassVar[tuple[Port, ...]] = (Port("x"), Port("scale"), Port("offset"))
+    axis: int = -1
+    group: int = 0
+
+    def infer(self, x: Fact, scale: Fact, offset: Fact) -> tuple[Type, ...]:
+        require_dtype(x, "x", INTEGERS, "an integer type")
+        if self.group < 0:
+            raise ShapeError("a group has 1 or more elements", got=self.group)
+        shape = x.tensor.shape
+        for name, fact in (("scale", scale), ("offset", offset)):
+            require_dtype(fact, name, [DType.f32], "f32")
+            if shape is not None and fact.tensor.shape is not None:
+                _check_groups(self, name, fact.tensor.shape, shape)
+        return (tensor(DType.f32, shape),)
+
+    def evaluate(self, x: Array, scale: Array, offset: Array) -> tuple[Array, ...]:
+        factor, shift = (_repeat_groups(self, v, x.shape) for v in (scale, offset))
+        with np.errstate(all="ignore"):
+            return (np.asarray(cast_array(x, DType.f32) * factor + shift),)
+
+
+def _check_groups(op: Dequantize | AffineDequantize, name: str, own: Shape, shape: Shape) -> None:
+    """Sizes of scales, zero points or offsets for x of a shape."""
+    want = list(shape)
+    if op.group:
+        if len(own) != len(shape):
+            raise ShapeError(
+                f"input {name!r} of {op.kind} in groups has x's rank", got=own, expected=shape
+            )
+        axis = normalize_axis(op.axis, len(shape))
+        want[axis] = ceil_div(shape[axis], op.group)
+        same_size(own[axis], want[axis], f"input {name!r} needs one element per group")
+    _check_spread(name, op.kind, own, tuple(want))
+
+
+def _repeat_groups(
+    op: Dequantize | AffineDequantize, values: Array, shape: tuple[int, ...]
+) -> Array:
+    """Scales, zero points or offsets as broadcasting takes them to x's shape."""
+    if not op.group:
+        return values
+    axis = normalize_axis(op.axis, len(shape))
+    return np.repeat(values, op.group, axis)[(slice(None),) * axis + (slice(shape[axis]),)]

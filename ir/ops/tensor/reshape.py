@@ -94,7 +94,8 @@ class Reshape(Op):
             if [*have].count(0) > [*others].count(0):
                 return 0
             kept = (product(d for d in sizes if d != 0) for sizes in (have, others))
-            return exact_quotient(*kept) or 0
+            found = exact_quotient(*kept)
+            return 0 if found is None else found
         if isinstance(total, int) and isinstance(rest, int) and total % rest:
             raise ShapeError(
                 "the -1 of a reshape target is not an integer",

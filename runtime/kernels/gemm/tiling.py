@@ -240,7 +240,7 @@ def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
     c = spec.compressed
     if c is None or spec.compute_dtype is not None:
         return False
-    rounds = c.scale.dtype is not DType.f32 and not c.normal
+    rounds = c.rounded and c.scale.dtype is not DType.f32 and not c.normal
     return not rounds or (c.scale.dtype is DType.f16 and has_f16_conversion(target))
 
 

@@ -134,6 +134,18 @@ def test_dequantize_in_groups(axis: int, group: int) -> None:
         assert found[i, j] == step * scale[i2, j2]
 
 
+@pytest.mark.parametrize(("axis", "group"), [(1, 4), (0, 3), (-1, 0)])
+def test_affine_dequantize(axis: int, group: int) -> None:
+    """x * scale + offset, and its standard operations."""
+    x = integers((6, 8), np.int8)
+    shape = {(1, 4): (6, 2), (0, 3): (2, 8), (-1, 0): (8,)}[axis, group]
+    rng = np.random.default_rng(1)
+    scale, offset = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    found = run(o.AffineDequantize(axis, group), x, scale, offset)
+    wide = [np.repeat(v, group, axis) if group else v for v in (scale, offset)]
+    np.testing.assert_array_equal(found, x.astype(np.float32) * wide[0] + wide[1])
+
+
 @pytest.mark.parametrize(
     ("op", "shapes"),
     [
@@ -145,12 +157,14 @@ def test_dequantize_in_groups(axis: int, group: int) -> None:
         (o.ConvInteger(), [(1, 2, 5, 5), (3, 2, 3, 3), None, (3, 2, 1, 1)]),
         (o.Dequantize(), [(3, 4), (5,)]),
         (o.Dequantize(1, 4), [(3, 9), (3, 2)]),
+        (o.AffineDequantize(1, 4), [(3, 8), (3, 2), (3, 3)]),
+        (o.AffineDequantize(1, 4), [(3, 8), (3, 3), (3, 2)]),
     ],
 )
 def test_what_does_not_fit_is_refused(op: Op, shapes: list[tuple[int, ...] | None]) -> None:
-    scaled = isinstance(op, o.Dequantize)
+    scaled = {o.Dequantize: (1,), o.AffineDequantize: (1, 2)}.get(type(op), ())
     arrays = [
-        None if s is None else np.ones(s, np.float32 if scaled and i == 1 else np.uint8)
+        None if s is None else np.ones(s, np.float32 if i in scaled else np.uint8)
         for i, s in enumerate(shapes)
     ]
     with pytest.raises(ShapeError):

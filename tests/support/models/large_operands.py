@@ -67,6 +67,7 @@ BINARY = [
     (o.Quantize(DType.i8), [X, k(0.5, F), k(3, np.int8)]),
     (o.Dequantize(), [i(1024, 1024, dtype=np.int8), f(1024), i(1024, dtype=np.int8)]),
     (o.Dequantize(-1, 32), [i(1024, 1024, dtype=np.int8), f(1024, 32)]),
+    (o.AffineDequantize(-1, 32), [i(1024, 1024, dtype=np.int8), f(1024, 32), f(1024, 32)]),
     (o.MatMul(), [f(1024, 1024), f(1024, 1024)]),
     (o.MatMul(True, True), [f(512, 1024), f(1024, 512)]),
     (o.MatMul(), [i(512, 512, dtype=np.int8), i(512, 512, dtype=np.int8)]),

@@ -4,7 +4,8 @@ A cell is 32 bits that hold neighbours of one column along K: four bytes, or eig
 A vector of cells is expanded lane by lane, without widening moves: a value at bit p of a cell,
 cut out and put under the exponent of 2^(23 - p), is the float 2^(23 - p) + q; a subtraction, exact,
 leaves q less its zero. So a value costs an `and` with an `xor` (one instruction on AVX-512), a
-subtraction, and the multiplication by its scale, which alone rounds.
+subtraction, and the multiplication by its scale, which alone rounds. An offset is added with that
+multiplication where the processor does both at once.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Scaling:
     centre: dict[int, Value]
     # The scale times SPLIT, where weights are rounded to its type by arithmetic.
     split: Value | None
+    offset: Value | None = None
 
 
 class Dequantizer:
@@ -56,7 +58,8 @@ class Dequantizer:
     def load_scaling(
         self, f: Function, pointers: Sequence[Value], panel: Value, group: Value, column: Value
     ) -> Scaling:
-        """Of the columns of a panel from `column` on; pointers: to all scales, and zeros."""
+        """Of the columns of a panel from `column` on; pointers: to all scales, and zeros or
+        offsets."""
         c = self.compressed
         row = f.add(f.mul(panel, self.spec.groups()), group)
         at = f.add(f.mul(row, self.nr), column)
@@ -70,8 +73,11 @@ class Dequantizer:
                 centre[p] = f.fadd(zero, least)
             else:
                 centre[p] = number(least + c.zero_point, vec(F32, self.lanes))
-        split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal else None
-        return Scaling(scale, centre, split)
+        split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal and c.rounded else None
+        if c.offset is None:
+            return Scaling(scale, centre, split)
+        offset = _load_floats(f, pointers[-1], at, c.offset.dtype, self.lanes)
+        return Scaling(scale, centre, split, offset)
 
     def halves(self, f: Function, cells: Value) -> tuple[Value, Value]:
         """The cells, and their upper halves where the lower ones were."""
@@ -86,6 +92,10 @@ class Dequantizer:
         sign = 1 << (shift + bits - 1) if self.dtype.is_signed else 0
         word = f.xor(bits_of_value, (127 + 23 - shift) << 23 | sign)
         q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[shift])
+        if s.offset is not None:
+            return f.fma(q, s.scale, s.offset)
+        if not self.compressed.rounded:
+            return f.fmul(q, s.scale)
         if s.split is None:
             return self._round_to_scale_type(f, f.fmul(q, s.scale))
         # Veltkamp's splitting: c - (c - x) with c = x * (2^13 + 1) is x rounded to 11 bits (2^16: 8

@@ -14,10 +14,20 @@ from irc_compiler.ir.dims import symbol
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.graph import Graph, Value
 from irc_compiler.ir.infer import infer_graph
-from irc_compiler.ir.ops import Constant, Convert, Dequantize, Gemm, MatMul, Parameter, Result
+from irc_compiler.ir.ops import (
+    AffineDequantize,
+    Constant,
+    Convert,
+    Dequantize,
+    Gemm,
+    MatMul,
+    Parameter,
+    Result,
+)
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.values import RegionLayoutTables
+from irc_compiler.runtime.machine.detect import host_target
 from openvino import opset13 as op
 
 Compile = Callable[..., irc.CompiledModel]
@@ -99,6 +109,54 @@ def test_a_product_reads_compressed_weights(
     for m in (1, 3, 20):
         x = rows(m, k)
         assert np.array_equal(net(x)[0], expected(x)[0])
+
+
+@pytest.mark.parametrize("optimised", [True, False])
+@pytest.mark.parametrize("dtype", [DType.u4, DType.u8, DType.i8])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_product_reads_weights_with_offsets(
+    dtype: DType, transposed: bool, optimised: bool, compile_graph: Compile
+) -> None:
+    """code * scale + offset in groups, in a vector's product and in one of many rows."""
+    shape, spread = ((128, 160), (128, 5)) if transposed else ((160, 128), (5, 128))
+    codes, scale, _ = weights(shape, dtype, spread)
+    offset = np.random.default_rng(4).standard_normal(spread).astype(np.float32)
+    op = AffineDequantize(int(transposed), 32)
+    build = Build("N", 160)
+    wide = build.add(op, *(build.constant(a) for a in (codes, scale, offset)))
+    build.result(build.add(MatMul(False, transposed), build.x, wide))
+    net = compile_graph(build.done(), optimised, 1)
+    (spec,) = specs(net)
+    assert spec.b.dtype is dtype and spec.compressed is not None
+    assert spec.compressed.offset is not None and not net.plan.host_steps()
+    (expanded,) = op.evaluate(codes, scale, offset)
+    exact = expanded.astype(np.float64).T if transposed else expanded.astype(np.float64)
+    for m in (1, 3, 20):
+        x = rows(m, 160)
+        wanted, bound = x @ exact, np.abs(x) @ np.abs(exact)
+        assert (np.abs(net(x)[0] - wanted) < 1e-6 * bound).all()
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_f32_scales_that_f16_holds_are_stored_in_it(affine: bool, compile_graph: Compile) -> None:
+    """The weights are not rounded to f16."""
+    codes, scale, zero = weights((160, 128), DType.u4, (5, 128), np.float16)
+    offset = np.random.default_rng(4).standard_normal((5, 128)).astype(np.float16)
+    last = offset.astype(np.float32) if affine else zero
+    op = AffineDequantize(0, 32) if affine else Dequantize(0, 32)
+    build = Build("N", 160)
+    wide = build.add(op, *(build.constant(a) for a in (codes, scale.astype(np.float32), last)))
+    build.result(build.add(MatMul(), build.x, wide))
+    net = compile_graph(build.done(), True, 1)
+    (spec,) = specs(net)
+    assert spec.compressed is not None
+    narrow = host_target().has("f16c")
+    assert spec.compressed.scale.dtype is (DType.f16 if narrow else F32)
+    (expanded,) = op.evaluate(codes, scale.astype(np.float32), last)
+    exact = expanded.astype(np.float64)
+    for m in (1, 20):
+        x = rows(m, 160)
+        assert (np.abs(net(x)[0] - x @ exact) < 1e-6 * (np.abs(x) @ np.abs(exact))).all()
 
 
 def test_half_scales_round_the_weights_first(compile_graph: Compile) -> None:

@@ -4,7 +4,7 @@ multiplying then, on every instruction set, for every number of rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -136,6 +136,39 @@ def test_dequant_expands_every_code(isa: str, dtype: DType, zero: str) -> None:
                      (weights_of(c).expanded + np.float32(0.5)) - np.float32(0.5))  # fmt: skip
 
 
+@each_isa
+@each_type
+@pytest.mark.parametrize("has_offset", [True, False])
+@pytest.mark.parametrize("scale", [F32, DType.f16], ids=str)
+def test_weights_stay_in_f32(isa: str, dtype: DType, has_offset: bool, scale: DType) -> None:
+    """code * scale + offset with one rounding or two, however narrow scales and offsets are stored,
+    for one row and for many."""
+    for m, workers in ((1, 1), (16, 1), (70, 3)):
+        c = Case(m, 37, 40, dtype, 8, "none")
+        w, target = weights_of(c), target_of(isa)
+        spec = compressed_spec(c, target)
+        assert spec.packed is not None
+        offset = np.random.default_rng(9).standard_normal(w.scale.shape)
+        arrays = [x.astype(scale.numpy) for x in ((w.scale, offset) if has_offset else (w.scale,))]
+        operands = [Operand(scale, (0, 0)) for _ in arrays]
+        given = operands[1] if has_offset else None
+        changed = Compressed(8, operands[0], 0, False, given, rounded=False)
+        spec = replace(spec, compressed=changed)
+        verify_specs([spec], target)
+        codes = w.codes.astype(dtype.numpy)
+        cells = pack(codes, PlanConstant(0, dtype, codes.shape, spec.packed))
+        narrow = PackedB(spec.packed.nr)
+        scaling = [pack(x, PlanConstant(0, scale, x.shape, narrow)) for x in arrays]
+        bias, a = np.full((1, c.n), 0.5, np.float32), rows(c)
+        found = run(spec, [a, cells, bias, *scaling], [(c.m, c.n)], isa=isa, workers=workers)
+        assert found.status == 0
+        pick = np.arange(c.k) // c.group
+        wide = [x.astype(np.float64)[pick] for x in arrays]
+        weights = w.codes * wide[0] + (wide[1] if has_offset else 0)
+        bound = 1e-6 * (np.abs(a) @ np.abs(weights) + 1)
+        assert (np.abs(found.outs[0] - (a @ weights + 0.5)) < bound).all()
+
+
 @pytest.mark.slow
 @each_isa
 @each_type
@@ -261,6 +294,10 @@ def spec_of(**changes: object) -> GemmSpec:
         {"compressed": Compressed(32, Operand(F32, (0, 0)), Operand(F32, (0, 0)))},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 1 << 20)},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 0, True)},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), 3, offset=Operand(F32, (0, 0)))},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), offset=Operand(DType.f64, (0, 0)))},
+        {"compressed": Compressed(32, Operand(DType.f16, (0, 0)), offset=Operand(F32, (0, 0)))},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), offset=Operand(F32, (64, 1)))},
         {"acc": DType.f64},
         {"a": Operand(DType.f64, (64, 1))},
         {"compute_dtype": DType.f16},

@@ -1,0 +1,1 @@
+"""Decoder architectures: a table of features and the builder of their graph."""

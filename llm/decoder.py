@@ -1,0 +1,150 @@
+"""A compiled decoder, and requests that keep the keys and values of the tokens they have read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.errors import InputError, ModelFormatError
+from .cut_logits import HIDDEN, POSITIONS, cut_logits
+
+if TYPE_CHECKING:
+    from ..compiler.model import Model
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+_INPUTS: Final = ("input_ids", "attention_mask", "position_ids", "beam_idx")
+_NEEDED: Final = ("input_ids", "attention_mask")
+
+
+class Decoder:
+    """A stateful decoder, compiled. Requests of one decoder run side by side.
+
+    chunk: positions that one run reads at most; a longer prompt takes several runs. read_again:
+    how to read the model once more; where it is given, the model is consumed, and its weights are
+    held once, as kernels read them.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        read_again: Callable[[], Model] | None = None,
+        num_threads: int | None = None,
+        max_memory: int | None = None,
+        chunk: int = 512,
+    ) -> None:
+        from ..api import CompiledModel, compile_model
+        from ..compiler.model import Model as CutModel
+        from ..compiler.model import Origin
+        from ..compiler.options import Options
+
+        self.chunk = chunk
+        cut = cut_logits(model)
+        inputs = {p.name for p in cut.inputs}
+        unknown = inputs - {*_INPUTS, POSITIONS}
+        if unknown or not inputs >= {*_NEEDED}:
+            raise ModelFormatError(
+                "the model has not the inputs of a decoder",
+                got=", ".join(sorted(inputs)),
+                expected=", ".join(_INPUTS),
+            )
+        self.inputs = inputs
+        if read_again is None:
+            self.net = compile_model(cut, num_threads=num_threads, max_memory=max_memory)
+            return
+        model.graph.clear()
+        origin = Origin(lambda: cut_logits(read_again()), ())
+        held = [CutModel(cut.graph, origin)]
+        del cut
+        self.net = CompiledModel(held.pop, Options(), num_threads, max_memory=max_memory)
+
+    def start(self, rows: int = 1) -> TokenCache:
+        """An empty cache of this many rows."""
+        return TokenCache(self, rows)
+
+
+class TokenCache:
+    """Rows of tokens whose keys and values a request holds. Rows of different lengths are padded
+    on the left: `mask` i64 [rows, columns] is 1 where there is a token."""
+
+    def __init__(self, decoder: Decoder, rows: int) -> None:
+        self._decoder = decoder
+        self._request = decoder.net.create_infer_request()
+        self.mask: Integers = np.zeros((rows, 0), np.int64)
+        self._order: npt.NDArray[np.int32] = np.arange(rows, dtype=np.int32)
+
+    @property
+    def columns(self) -> int:
+        """Positions that the cache holds, padding included."""
+        return self.mask.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values."""
+        return self._request.state_nbytes()
+
+    def select(self, rows: Sequence[int]) -> None:
+        """The rows of the cache from the next run on: row i continues what was row rows[i]."""
+        self._order = self._order[list(rows)]
+        self.mask = self.mask[list(rows)]
+
+    def trim(self, columns: int) -> None:
+        """Forget all positions from this one on."""
+        if columns >= self.columns:
+            return
+        if columns == 0:
+            self._request.reset_state()
+            self._order = np.arange(len(self.mask), dtype=np.int32)
+        else:
+            self._request.trim_state(2, columns)
+        self.mask = self.mask[:, :columns]
+
+    def read(self, ids: Integers, valid: Integers | None = None, *, every: bool = False) -> Floats:
+        """Append tokens i64 [rows, columns] to the cache, in chunks. Returns logits f32
+        [rows, 1, V] behind the last of them, or [rows, columns, V] behind `every` one.
+
+        valid: 1 where there is a token, 0 for padding. Where a run fails or is interrupted, the
+        cache holds the chunks before it.
+        """
+        found = [o["logits"] for o in self._run_chunks(ids, valid, every)]
+        return np.concatenate(found, axis=1) if every else found[-1]
+
+    def read_hidden(self, ids: Integers, valid: Integers) -> Floats:
+        """`read` for the hidden states f32 [rows, columns, width] before the last product."""
+        return np.concatenate([o[HIDDEN] for o in self._run_chunks(ids, valid, False)], axis=1)
+
+    def _run_chunks(
+        self, ids: Integers, valid: Integers | None, every: bool
+    ) -> Iterator[Mapping[str, Any]]:
+        if ids.shape[1] == 0:
+            raise InputError(
+                "there is no token to read", got=list(ids.shape), expected="i64 [rows, columns]"
+            )
+        for start in range(0, ids.shape[1], self._decoder.chunk):
+            part = slice(start, start + self._decoder.chunk)
+            some = ids[:, part]
+            ones = np.ones_like(some) if valid is None else valid[:, part]
+            yield self._run(some, ones, some.shape[1] if every else 1)
+
+    def _run(self, ids: Integers, valid: Integers, last: int) -> Any:
+        """One run over new columns, with the logits of the last `last` of them."""
+        mask = np.concatenate([self.mask, valid], axis=1)
+        before = self.mask.sum(axis=1, keepdims=True)
+        positions = np.maximum(before + np.cumsum(valid, axis=1) - 1, 0)
+        count = ids.shape[1]
+        values: dict[str, Any] = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "position_ids": positions,
+            "beam_idx": self._order,
+            POSITIONS: np.arange(count - last, count, dtype=np.int64),
+        }
+        inputs = self._decoder.inputs
+        outputs = self._request({name: v for name, v in values.items() if name in inputs})
+        self.mask = mask
+        self._order = np.arange(len(ids), dtype=np.int32)
+        return outputs

@@ -1,0 +1,1 @@
+"""Readers of the files and folders that language models come in."""

@@ -1,0 +1,250 @@
+"""The generation loop: read prompts, choose a token per row, read it, until every row has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..ir.errors import UsageError
+from .decoder import TokenCache
+from .result import FinishReason, Generation, GenerationStats, TextPiece
+from .sampling import GenerationOptions, Sampler, TokenLogprob
+from .stop_strings import StopMatcher
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """What the loop takes from the model: tokenizer, end tokens, tokens that a row may have, and
+    bytes of weights."""
+
+    tokenizer: Tokenizer
+    end_tokens: frozenset[int]
+    context_length: int
+    model_bytes: int
+
+    def require_room(self, prompt: Sequence[int]) -> None:
+        """UsageError for a prompt that is empty, or leaves no position for a token."""
+        if not prompt:
+            raise UsageError("the prompt has no tokens", expected="a text of at least one token")
+        if len(prompt) >= self.context_length:
+            raise UsageError(
+                "the prompt is longer than the model's context",
+                got=f"{len(prompt)} tokens",
+                expected=f"at most {self.context_length - 1}",
+                fix="shorten the prompt, or set context_length= (--context-length) if the model "
+                "works with more positions than it declares",
+            )
+
+
+class TextRow:
+    """The text of one row as it grows."""
+
+    def __init__(self, settings: TextSettings, options: GenerationOptions, prompt: Sequence[int]):
+        self._settings, self._options = settings, options
+        self._sampler = Sampler(options, prompt)
+        self._decode = settings.tokenizer.stream()
+        assert not isinstance(options.stop, str)
+        self._stops = StopMatcher(options.stop)
+        self._limit = min(options.max_tokens, settings.context_length - len(prompt))
+        self.tokens: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.text: list[str] = []
+        self.finish_reason: FinishReason | None = None
+
+    def step(self, logits: Any) -> TextPiece:
+        """Choose the next token for logits f32 [V], and add it to the text."""
+        token, logprob = self._sampler.choose(logits)
+        return self.add(token, logprob)
+
+    def add(self, token: int, logprob: TokenLogprob | None = None) -> TextPiece:
+        """Add a token that was chosen."""
+        if token in self._settings.end_tokens and not self._options.ignore_eos:
+            self.finish_reason = "stop"
+            return self._emit(self._flush(), None, None)
+        self.tokens.append(token)
+        if logprob is not None:
+            self.logprobs.append(logprob)
+        text = self._stops.feed(self._decode.step(token))
+        if self._stops.found is not None:
+            self.finish_reason = "stop"
+        elif len(self.tokens) >= self._limit:
+            self.finish_reason = "length"
+            text += self._flush()
+        return self._emit(text, token, logprob)
+
+    def _flush(self) -> str:
+        text = self._stops.feed(self._decode.flush())
+        return text if self._stops.found is not None else text + self._stops.flush()
+
+    def _emit(self, text: str, token: int | None, logprob: TokenLogprob | None) -> TextPiece:
+        self.text.append(text)
+        return TextPiece(text, token, logprob)
+
+    def finish(self, stats: GenerationStats) -> Generation:
+        """The result."""
+        return Generation(
+            "".join(self.text),
+            tuple(self.tokens),
+            self.finish_reason or "length",
+            stats,
+            None if self._options.logprobs is None else tuple(self.logprobs),
+        )
+
+
+@dataclass
+class Clock:
+    """Sums the seconds of prefill and decode; what callers do between two pieces is not counted."""
+
+    clock: Callable[[], float] = time.perf_counter
+    prefill: float = 0.0
+    decode: float = 0.0
+    steps: int = 0
+    cached: int = 0
+    _mark: float = 0.0
+
+    def begin(self) -> None:
+        """Work begins."""
+        self._mark = self.clock()
+
+    def count_prefill(self) -> None:
+        """The first tokens are chosen."""
+        self.prefill += self.clock() - self._mark
+
+    def count_step(self, tokens: int) -> None:
+        """This many more tokens are chosen."""
+        self.decode += self.clock() - self._mark
+        self.steps += tokens
+
+    def make_stats(
+        self, settings: TextSettings, prompts: Sequence[Sequence[int]], tokens: int, cache: int
+    ) -> GenerationStats:
+        """The stats of a generation of `tokens` tokens whose cache takes `cache` bytes."""
+        return GenerationStats(
+            prompt_tokens=sum(map(len, prompts)),
+            cached_tokens=self.cached,
+            generated_tokens=tokens,
+            prefill_seconds=self.prefill,
+            decode_seconds=self.decode,
+            decode_steps=self.steps,
+            cache_bytes=cache,
+            model_bytes=settings.model_bytes,
+        )
+
+
+def pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+    """Prompts as i64 [rows, longest], padded on the left, and 1 where there is a token."""
+    longest = max(map(len, prompts))
+    ids = np.zeros((len(prompts), longest), np.int64)
+    valid = np.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = prompt
+        valid[row, longest - len(prompt) :] = 1
+    return ids, valid
+
+
+def generate_rows(
+    cache: TokenCache,
+    settings: TextSettings,
+    prompts: Sequence[Sequence[int]],
+    options: GenerationOptions,
+) -> list[Generation]:
+    """Texts for several prompts, in one batch. A row that has ended leaves the batch.
+
+    UsageError for a prompt that does not fit the context.
+    """
+    for prompt in prompts:
+        settings.require_room(prompt)
+    rows = [TextRow(settings, options, prompt) for prompt in prompts]
+    clock, live = Clock(), list(range(len(rows)))
+    clock.begin()
+    logits = cache.read(*pad_left(prompts))[:, -1]
+    _step_rows(rows, live, logits)
+    clock.count_prefill()
+    most = cache.nbytes
+    while kept := [i for i, row in enumerate(live) if rows[row].finish_reason is None]:
+        clock.begin()
+        if len(kept) < len(live):
+            cache.select(kept)
+            live = [live[i] for i in kept]
+        logits = cache.read(np.array([[rows[row].tokens[-1]] for row in live]))[:, -1]
+        _step_rows(rows, live, logits)
+        clock.count_step(len(live))
+        most = max(most, cache.nbytes)
+    stats = clock.make_stats(settings, prompts, sum(len(r.tokens) for r in rows), most)
+    return [row.finish(stats) for row in rows]
+
+
+def _step_rows(rows: Sequence[TextRow], live: Sequence[int], logits: Any) -> None:
+    for row, values in zip(live, logits, strict=True):
+        rows[row].step(values)
+
+
+class StreamedText:
+    """Iterates over the pieces of one text as they are generated; `result` is the whole of it.
+
+    The cache belongs to the stream while it runs. It may be left at any time (a `break`, Ctrl-C):
+    `tokens_read` says what the cache holds then.
+    """
+
+    def __init__(
+        self,
+        cache: TokenCache,
+        settings: TextSettings,
+        prompt: Sequence[int],
+        options: GenerationOptions,
+        known: Sequence[int] = (),
+    ) -> None:
+        """known: the tokens that the cache has read; those that the prompt shares are kept."""
+        settings.require_room(prompt)
+        self._cache, self._settings, self._prompt = cache, settings, list(prompt)
+        self._row = TextRow(settings, options, prompt)
+        self._clock = Clock()
+        self.tokens_read = list(known)
+
+    @property
+    def result(self) -> Generation:
+        """The text so far."""
+        stats = self._clock.make_stats(
+            self._settings, [self._prompt], len(self._row.tokens), self._cache.nbytes
+        )
+        return self._row.finish(stats)
+
+    def __iter__(self) -> Iterator[TextPiece]:
+        clock, row = self._clock, self._row
+        # The last token of the prompt is read in any case: its logits choose the first token.
+        shared = min(_shared_length(self.tokens_read, self._prompt), len(self._prompt) - 1)
+        self._cache.trim(shared)
+        del self.tokens_read[shared:]
+        clock.cached = shared
+        clock.begin()
+        logits = self._read(self._prompt[shared:])
+        piece = row.step(logits)
+        clock.count_prefill()
+        yield piece
+        while row.finish_reason is None:
+            clock.begin()
+            logits = self._read(row.tokens[-1:])
+            piece = row.step(logits)
+            clock.count_step(1)
+            yield piece
+
+    def _read(self, tokens: Sequence[int]) -> Any:
+        before = self._cache.columns
+        try:
+            return self._cache.read(np.array([tokens], np.int64))[0, -1]
+        finally:
+            self.tokens_read += tokens[: self._cache.columns - before]
+
+
+def _shared_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """The number of equal leading tokens."""
+    return next(
+        (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )

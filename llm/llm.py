@@ -1,0 +1,198 @@
+"""`irc.LLM`: a language model that continues texts and answers messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.errors import UsageError
+from .beam_search import search_beams
+from .chat_session import ChatSession, Messages, check_messages, encode_messages
+from .decoder import Decoder
+from .generation import StreamedText, TextSettings, generate_rows, pad_left
+from .language_model import LanguageModel, read_language_model
+from .result import Generation, TextPiece
+from .sampling import GenerationOptions
+
+# A text to continue, or messages to answer.
+Prompt: TypeAlias = "str | Messages"
+
+
+class LLM:
+    """A language model, compiled for this machine.
+
+    path: a `.gguf` file or a folder (llm/language_model.py lists the forms), or a LanguageModel.
+    num_threads: None for the CPUs this process may use. max_memory: bytes for any file, tensor or
+    arena. chunk: positions of a prompt that one run reads. context_length: the most tokens of
+    prompt and text (default: what the model declares). weights: "stored" keeps compressed weights
+    as the file has them, "f32" decompresses them.
+
+    Calls are independent of one another; `session` gives a conversation that keeps its cache.
+    Raises an irc.Error that says what is wrong with the file.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | LanguageModel,
+        *,
+        num_threads: int | None = None,
+        max_memory: int | None = None,
+        chunk: int = 512,
+        context_length: int | None = None,
+        weights: str = "stored",
+    ) -> None:
+        for name, value in (("chunk", chunk), ("context_length", context_length)):
+            if value is not None and (type(value) is not int or not 1 <= value < 1 << 31):
+                raise UsageError(f"{name} is out of range", got=value, expected="an integer from 1")
+
+        def read(place: str | os.PathLike[str]) -> LanguageModel:
+            return read_language_model(place, weights=cast(Any, weights), max_memory=max_memory)
+
+        source = path if isinstance(path, LanguageModel) else read(path)
+        self.config, self.tokenizer = source.config, source.tokenizer
+        self.chat_template, self.weight_forms = source.chat_template, source.weight_forms
+        self.decoder = Decoder(
+            source.model,
+            read_again=None if isinstance(path, LanguageModel) else lambda: read(path).model,
+            num_threads=num_threads,
+            max_memory=max_memory,
+            chunk=chunk,
+        )
+        self.settings = TextSettings(
+            self.tokenizer,
+            frozenset(self.config.eos_token_ids),
+            context_length or self.config.context_length,
+            self.decoder.net.stats().constant_bytes,
+        )
+
+    def generate(
+        self,
+        prompt: Prompt | Sequence[Prompt],
+        options: GenerationOptions | None = None,
+        **named: Any,
+    ) -> Any:
+        """Continue a text as it stands, or answer messages (mappings of `role` and `content`)
+        through the model's chat template. A list of prompts is one batch.
+
+        options: or the fields of GenerationOptions by name (max_tokens=, temperature=, top_k=,
+        top_p=, min_p=, repetition_penalty=, stop=, seed=, num_beams=, logprobs=). Returns a
+        Generation, of a list of prompts a list of them. A row of a batch has the text that it has
+        alone, up to the rounding of sums. UsageError for an option out of range, and for a prompt
+        longer than the context.
+        """
+        how = make_options(options, named)
+        if _is_one(prompt):
+            return self._generate([self.encode(cast(Prompt, prompt))], how)[0]
+        listed = [self.encode(cast(Prompt, p)) for p in cast("Sequence[Any]", prompt)]
+        return self._generate(listed, how) if listed else []
+
+    def chat(
+        self, messages: Messages, options: GenerationOptions | None = None, **named: Any
+    ) -> Generation:
+        """Answer messages: `generate` for one conversation."""
+        check_messages(messages)
+        return cast(Generation, self.generate(messages, options, **named))
+
+    def stream(
+        self, prompt: Prompt, options: GenerationOptions | None = None, **named: Any
+    ) -> Iterator[TextPiece]:
+        """The pieces of one text as they come; `print(piece, end="", flush=True)` prints one.
+
+        UsageError for what `generate` refuses, and for num_beams above 1, as beams overtake one
+        another.
+        """
+        how = make_options(options, named)
+        return iter(self.start_stream(self.encode(prompt), how))
+
+    def start_stream(self, tokens: Sequence[int], options: GenerationOptions) -> StreamedText:
+        """A stream behind tokens, whose `result` is the whole text at any time."""
+        if options.num_beams > 1:
+            raise UsageError(
+                "a beam search cannot be streamed", got=options.num_beams, expected="num_beams=1"
+            )
+        return StreamedText(self.decoder.start(), self.settings, tokens, options)
+
+    def session(self, system: str | None = None) -> ChatSession:
+        """A conversation that keeps its cache between turns. system: the system message."""
+        return ChatSession(
+            self.decoder, self.settings, self._require_template(), system, self.config.name
+        )
+
+    def embed(self, texts: str | Sequence[str]) -> npt.NDArray[np.float32]:
+        """f32 [texts, width]: per text, the mean over its tokens of the hidden states before the
+        last product, of length 1. [width] for one text that is not in a list."""
+        if isinstance(texts, str):
+            return self.embed([texts])[0]
+        prompts = [self.encode(text) for text in texts]
+        for prompt in prompts:
+            self.settings.require_room(prompt)
+        if not prompts:
+            raise UsageError("there is no text to embed", got="[]", expected="texts")
+        ids, valid = pad_left(prompts)
+        hidden = self.decoder.start(len(prompts)).read_hidden(ids, valid)
+        means = np.einsum("rcw,rc->rw", hidden, valid.astype(np.float32))
+        norms = np.linalg.norm(means, axis=1, keepdims=True)
+        return (means / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Tokens of a text, or of messages through the chat template."""
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        check_messages(prompt)
+        return encode_messages(self.tokenizer, self._require_template(), prompt)
+
+    def _require_template(self) -> Any:
+        if self.chat_template is None:
+            raise UsageError(
+                "the model has no chat template",
+                where=self.config.name,
+                expected="a text, which is continued as it is",
+                fix="pass a string, or a model that is trained for conversations",
+            )
+        return self.chat_template
+
+    def _generate(
+        self, prompts: Sequence[Sequence[int]], options: GenerationOptions
+    ) -> list[Generation]:
+        if options.num_beams > 1:
+            if options.logprobs is not None:
+                raise UsageError(
+                    "a beam search gives no logprobs",
+                    got=options.logprobs,
+                    expected="logprobs=None",
+                )
+            return [
+                search_beams(self.decoder.start(), self.settings, prompt, options)
+                for prompt in prompts
+            ]
+        cache = self.decoder.start(len(prompts))
+        return generate_rows(cache, self.settings, prompts, options)
+
+    def __repr__(self) -> str:
+        return f"<irc.LLM {self.config.name!r}: {self.config.architecture}>"
+
+
+def make_options(options: GenerationOptions | None, named: Mapping[str, Any]) -> GenerationOptions:
+    """Options with the fields that are given by name. UsageError for an unknown one."""
+    base = options or GenerationOptions()
+    unknown = [name for name in named if not hasattr(base, name) or name.startswith("_")]
+    if unknown:
+        expected = ", ".join(GenerationOptions.__dataclass_fields__)
+        raise UsageError("unknown option", got=unknown[0], expected=expected)
+    return replace(base, **named)
+
+
+def _is_one(prompt: object) -> bool:
+    """Whether this is one prompt: a text, or a list of messages. UsageError for neither."""
+    if isinstance(prompt, str):
+        return True
+    if isinstance(prompt, Sequence):
+        return any(isinstance(m, Mapping) for m in cast("Sequence[Any]", prompt))
+    raise UsageError(
+        "this is not a prompt", got=type(prompt).__name__, expected="a text, messages, or a list"
+    )
