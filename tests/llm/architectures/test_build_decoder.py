@@ -23,6 +23,8 @@ DATA = Path(__file__).parents[2] / "data" / "llm" / "logits.npz"
 @functools.cache
 def read_reference(case: str) -> tuple[list[int], np.ndarray, np.ndarray]:
     """(tokens, columns, logits at these columns) of transformers."""
+    if not DATA.exists():
+        pytest.skip("not run: needs logits.npz, which scripts/reference_logits.py writes")
     with np.load(DATA) as arrays:
         names = ("tokens", "columns", "logits")
         tokens, columns, logits = (arrays[f"{case}.{n}"] for n in names)
@@ -78,6 +80,25 @@ def test_gguf_equals_transformers(case: str, tmp_path: Path) -> None:
     model = read_language_model(write_gguf(tmp_path / "tiny.gguf", case))
     if case != "phi3":
         check(model, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [c for c in CONFIGS if c != "mistral"])
+def test_gguf_equals_llama_cpp(case: str, tmp_path: Path) -> None:
+    """Logits within 1e-4 (scripts/reference_llama_cpp.py); of gemma within 5e-3, whose Gelu
+    llama.cpp takes from a table of f16."""
+    pytest.importorskip("gguf", reason="not run: needs gguf, which writes the file")
+    from support.models.tiny_gguf import LLAMA_CPP_CHANGES, write_gguf
+
+    path = write_gguf(tmp_path / "tiny.gguf", case, "F32", LLAMA_CPP_CHANGES.get(case))
+    tokens = [*PROMPT, *reversed(PROMPT)]
+    net = irc.compile_model(read_language_model(path).model)
+    assert ", 0 in Python" in net.report()
+    found = net(feed([tokens]))["logits"][0]
+    with np.load(DATA.with_name("llama_cpp.npz")) as arrays:
+        wanted = arrays[f"{case}.logits"]
+    difference = np.abs(found[:, :: found.shape[1] // 8] - wanted).max()
+    assert difference < (5e-3 if case.startswith("gemma") else 1e-4)
 
 
 @pytest.mark.slow
