@@ -44,6 +44,8 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from .llm.llm import LLM as LLM
+    from .quantization import QuantizedModel as QuantizedModel
+    from .quantization import quantize as quantize
 
 __version__ = "0.1.0"
 
@@ -88,6 +90,7 @@ __all__ = [
     "Outputs",
     "PortInfo",
     "Predictor",
+    "QuantizedModel",
     "ShapeError",
     "UnsupportedOperationError",
     "UsageError",
@@ -95,6 +98,7 @@ __all__ = [
     "compile_model",
     "onnx_backend",
     "ops",
+    "quantize",
     "read_model",
     "save_model",
     "set_seed",
@@ -105,10 +109,19 @@ _MODULES = {
     **{
         name: f".{name}" for name in "api builder compat compiler ir llm plan runtime serve".split()
     },
+    "quantization": ".quantization",
     "onnx_backend": ".compat.onnx_backend",
     "ops": ".builder",
 }
-_LAZY = {"Predictor": (".api.predictor",), "LLM": (".llm.llm",)}
+
+
+# Where names are defined that neither errors nor the API's root hold.
+_HOMES = {
+    "LLM": (".llm.llm",),
+    "Predictor": (".api.predictor",),
+    "QuantizedModel": (".quantization",),
+    "quantize": (".quantization",),
+}
 
 
 def __getattr__(name: str) -> object:
@@ -119,7 +132,7 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(_MODULES[name], __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module in _LAZY.get(name, (".ir.errors", ".api")):
+    for module in _HOMES.get(name, (".ir.errors", ".api")):
         loaded = importlib.import_module(module, __name__)
         if hasattr(loaded, name):
             globals()[name] = getattr(loaded, name)

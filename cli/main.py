@@ -65,6 +65,11 @@ COMMANDS: dict[str, Command] = {
     "inspect": Command(
         "inspect", "show what a model is and what will fuse", "irc inspect model.onnx"
     ),
+    "quantize": Command(
+        "quantize",
+        "quantize a float model to int8, or its weights to int8, int4 or nf4",
+        "irc quantize model.onnx --data samples.npz -o model-int8.onnx --report report.html",
+    ),
     "graph": Command(
         "graph",
         "draw a model before and after each pass",

@@ -18,6 +18,7 @@ from .dtype import DType
 from .errors import Error, ShapeError
 from .limits.interruptible import call_interruptibly
 from .limits.memory_budget import active_budget, value_bytes
+from .limits.string_moves import MIN_STRINGS, STRING_MOVES, is_string, move_strings, stand_ins
 from .op import Fact, Op
 from .ops.control_flow.optionals import OptionalGetElement
 from .ops.math.elementwise import INTEGERS
@@ -33,10 +34,13 @@ _WHOLE = frozenset(
 )
 # Inputs whose values decide how large outputs are, and how many elements of them are looked at.
 _SIZING = _WHOLE | frozenset(
-    "frame_size frame_step scales scales_or_sizes sizes start stop step".split()
+    "frame_size frame_step num_samples num_segments scales scales_or_sizes sizes start stop "
+    "step".split()
 )
 _SIZING_ELEMENTS = 4096
 UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
+# An array of strings holds a reference to each.
+_REFERENCE_BYTES = 8
 # Operations with the types and shapes they were asked about at run time.
 _MAX_CACHED_CHECKS = 4096
 
@@ -85,18 +89,33 @@ def _refuse_huge(type_: Type) -> None:
 def evaluate_bounded(op: Op, arrays: list[Any], where: str) -> tuple[Any, ...]:
     """`evaluate` within this thread's memory budget, in the main thread interruptible (control flow
     is: its bodies evaluate operations)."""
-    size = require_memory(op, arrays, where) + value_bytes(arrays)
+    if op.kind in STRING_MOVES and any(map(is_string, arrays)):
+        return _evaluate_moves(op, arrays, where)
+    size = charge_memory(op, arrays, where) + value_bytes(arrays)
     slots = op.slots(arrays, running=True)
     if op.bodies():
         return op.evaluate(*slots)
     return call_interruptibly(lambda: op.evaluate(*slots), size)
 
 
-def require_memory(op: Op, arrays: Sequence[Any], where: str) -> int:
-    """Bytes of outputs and temporaries together, as far as known.
+def _evaluate_moves(op: Op, arrays: list[Any], where: str) -> tuple[Any, ...]:
+    """`evaluate_bounded` of an operation that moves strings."""
+    counted = stand_ins(arrays)
+    size = charge_memory(op, counted, where) + value_bytes(counted)
 
-    MemoryLimitError where they, as types and values of the inputs say how large they are, exceed
-    this thread's budget. (Evaluators charge what only they know.)
+    def evaluate(values: list[Any]) -> tuple[Any, ...]:
+        return op.evaluate(*op.slots(values, running=True))
+
+    if size < MIN_STRINGS * _REFERENCE_BYTES:
+        return evaluate(arrays)
+    return call_interruptibly(lambda: move_strings(evaluate, arrays), size)
+
+
+def charge_memory(op: Op, arrays: Sequence[Any], where: str) -> int:
+    """Charge this thread's budget with outputs and temporaries, as far as types and values of the
+    inputs say how large they are; their bytes together. (Evaluators charge what only they know.)
+
+    MemoryLimitError where they exceed the budget.
     """
     if op.bodies() or not all(a is None or isinstance(a, np.ndarray) for a in arrays):
         return 0
@@ -110,6 +129,7 @@ def require_memory(op: Op, arrays: Sequence[Any], where: str) -> int:
     size = 0
     for size, text in _output_bytes(op, kinds):
         active_budget().require(size, text, where)
+    active_budget().used += size
     return size
 
 

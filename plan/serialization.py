@@ -165,9 +165,9 @@ def _encode_op(op: Op, keep: Keep) -> Json:
 
 def _encode_buffer(b: Buffer, tables: _Tables) -> Json:
     shape = [tables.dim(d) for d in b.shape]
-    place = [b.alias_of, tables.dim(b.alias_offset)]
+    alias = [b.alias_of, tables.dim(b.alias_offset)]
     moves = [] if b.loop is None else [b.loop, tables.dim(b.stride)]
-    return [b.kind, b.dtype.value, shape, b.index, b.first, b.last, *place, b.name, *moves]
+    return [b.kind, b.dtype.value, shape, b.index, b.first, b.last, *alias, b.name, *moves]
 
 
 def _encode_step(step: Step, tables: _Tables) -> Json:
@@ -305,8 +305,8 @@ class _PlanDecoder:
         if mark == "control":
             if len(buffers := _slots(fourth)) != 3:
                 raise invalid_data_error(fourth, "a control step's 3 buffers")
-            place = _str(first), _int(second), _maybe_int(third)
-            return ControlStep(*place, *buffers, _str(fifth), _words(sources))
+            head = _str(first), _int(second), _maybe_int(third)
+            return ControlStep(*head, *buffers, _str(fifth), _words(sources))
         spec = _entry(self.specs, first, "a spec's number")
         tables = _ints(second), _ints(third)
         return KernelStep(spec, *tables, self.dim(fourth), _str(fifth), _words(sources))

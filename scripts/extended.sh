@@ -16,6 +16,10 @@ run_part() {
     forged-steps) "$python" -m fuzz.forged_steps "${SEED:-0}" "${MINUTES:-10}" ;;
     forged-plans) "$python" -m fuzz.forged_plans "${SEED:-0}" "${MINUTES:-10}" ;;
     large-constants) "$python" scripts/large_constants.py ;;
+    quantization)
+      "$python" scripts/quantization_figures.py --peers "${PEERS:-$python}"
+      "$python" scripts/quantization_packages.py "${IRC_PACKAGES:-build/packages}"
+      ;;
     packages)
       IRC_PACKAGES=${IRC_PACKAGES:-build/packages} "$python" -m pytest -s -m '' tests/packages
       ;;
@@ -41,7 +45,7 @@ host_target()" 2>/dev/null; then
       ;;
     *)
       echo "unknown part: $1; parts: reliability damage exhaustive exhaustive-amx onnx-backend fuzz" \
-        "forged-steps forged-plans large-constants masks packages smollm2" >&2
+        "forged-steps forged-plans large-constants masks packages quantization smollm2" >&2
       exit 2
       ;;
   esac

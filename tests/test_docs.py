@@ -31,11 +31,20 @@ SHELL = [b for b in blocks("bash") if "-m venv" not in b[1]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the pages' examples find next to them: model.onnx, model.xml and batch.npy."""
+    """What the pages' examples find next to them: model.onnx, batch.npy, samples.npz and the module
+    `quality`."""
     digits = ROOT / "samples" / "digits"
     shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")
     images = np.load(digits / "held_out.npz")["images"]
     np.save(tmp_path / "batch.npy", (images[:9].reshape(9, 64) / 16).astype(np.float32))
+    rows = (images[:200].reshape(200, 64) / 16).astype(np.float32)
+    np.savez(tmp_path / "samples.npz", image=rows)
+    labels = np.load(digits / "held_out.npz")["labels"][:200]
+    np.savez(tmp_path / "test.npz", image=rows, label=labels)
+    for name, block in blocks("python"):
+        if block.startswith("# quality.py\n"):
+            (tmp_path / "quality.py").write_text(block, encoding="utf-8")
+            assert name.startswith("quantization")
     return tmp_path
 
 

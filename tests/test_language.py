@@ -18,6 +18,7 @@ FOLDERS = (
     "builder",
     "cli",
     "compat",
+    "quantization",
     "serve",
     "llm",
     "samples",
@@ -84,8 +85,6 @@ def test_patterns_match_what_they_ban() -> None:
 PACKAGES = FOLDERS[:-1]
 MODULES = [path for path in SOURCES if path.suffix == ".py" and path.parts[-2] != "benchmarks"]
 MODULES = [path for path in MODULES if path.relative_to(ROOT).parts[0] in PACKAGES]
-# Folders whose functions are still to be renamed.
-OPEN = ("plan/specs/", "plan/verify/")
 # Names that are a past participle or an adjective alone name neither an action nor an object.
 PARTICIPLES = frozenset(
     """told held seen shown spread kept lost found given made taken written chosen drawn lain lies
@@ -120,6 +119,23 @@ VAGUE_CONSTANT = re.compile(
 )
 
 
+# Variables and parameters that name no concept -> what they are called instead, in these folders.
+VAGUE_VARIABLES = {
+    "place": "address, offset, position, pixel, index",
+    "places": "addresses, offsets, positions, pixels, indices",
+    "spot": "position",
+    "spots": "positions",
+    "lies": "layout, in_place",
+    "lying": "tiles_in_place",
+    "told": "known_key",
+    "fed": "feeds, inputs",
+    "part": "tail (of a TailMask), piece, term",
+}
+NAMED_IN = ("runtime/kernels/", "plan/", "compiler/passes/")
+# Fields of specs that stored plans hold under this name.
+STORED_FIELDS = {("plan/specs/resample.py", "places"), ("plan/specs/squeeze_excite.py", "places")}
+
+
 def functions(path: Path) -> list[ast.FunctionDef]:
     tree = ast.parse(path.read_text("utf-8"))
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -136,7 +152,6 @@ def test_function_names_are_not_bare_participles() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in MODULES
-        if not path.relative_to(ROOT).as_posix().startswith(OPEN)
         for node in functions(path)
         if is_participle(node.name) and node.name not in NAMED_SO_BY
     ]
@@ -164,6 +179,25 @@ def test_constants_name_a_quantity() -> None:
                 names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
                 found += [f"{path.name}: {n}" for n in names if VAGUE_CONSTANT.fullmatch(n)]
     assert not found, "name the quantity and the unit (MAX_..., ..._BYTES):\n" + "\n".join(found)
+
+
+def test_variables_name_a_concept() -> None:
+    found: set[tuple[str, str]] = set()
+    for path in MODULES:
+        name = path.relative_to(ROOT).as_posix()
+        for node in (
+            ast.walk(ast.parse(path.read_text("utf-8"))) if name.startswith(NAMED_IN) else ()
+        ):
+            match node:
+                case (
+                    ast.Name(id=word, ctx=ast.Store())
+                    | ast.Attribute(attr=word, ctx=ast.Store())
+                    | ast.arg(arg=word)
+                ):
+                    found |= {(name, word)} & {(name, vague) for vague in VAGUE_VARIABLES}
+                case _:
+                    pass
+    assert found == STORED_FIELDS, {word: VAGUE_VARIABLES[word] for _, word in found}
 
 
 @pytest.mark.parametrize("name", ["joined", "_spread", "scaled", "_told", "lies", "_where"])

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "serve", "cli", "compat", "llm")
+PACKAGES = (
+    *("ir", "plan", "compiler", "runtime", "api", "builder", "serve", "cli", "compat"),
+    *("llm", "quantization"),
+)
 LINES = 40
 MODULES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -124,6 +127,7 @@ TESTED_IN = {
     "ir/input_check.py": "api/test_compiled_model.py",
     "ir/interpret.py": "interop/test_onnx_backend_cases.py",
     "ir/limits/interruptible.py": "api/test_interrupted_calls.py",
+    "ir/limits/string_moves.py": "api/test_interrupted_calls.py",
     "ir/limits/*.py": "reliability/test_memory_limit.py",
     "ir/op.py": "ir/ops/test_ops_lookup.py",
     "ir/ops/control_flow/sequences.py": f"{ONNX}/ops/test_sequences.py",
@@ -142,6 +146,14 @@ TESTED_IN = {
     "plan/packing/*.py": f"{KERNELS}/gemm/packing/test_weight_packing.py",
     "plan/plan.py": "plan/verify/test_plan.py",
     "plan/processors.py": f"{KERNELS}/test_processors.py",
+    "quantization/html_report.py": "quantization/test_accuracy.py",
+    "quantization/timing.py": "quantization/test_accuracy.py",
+    "quantization/gptq.py": "quantization/test_weight_only.py",
+    "quantization/input_scales.py": "quantization/test_weight_only.py",
+    "quantization/weights.py": "quantization/test_weight_only.py",
+    "quantization/onnx_*.py": "quantization/test_onnx_form.py",
+    "quantization/layers.py": "quantization/test_onnx_form.py",
+    "quantization/*.py": "quantization/test_post_training.py",
     "plan/serialization.py": "runtime/artifact/test_artifact_forged.py",
     "plan/text.py": "compiler/lowering/test_plans.py",
     "plan/specs/attention.py": f"{KERNELS}/attention/test_block.py",
@@ -191,6 +203,8 @@ TESTED_IN = {
     f"{KERNELS}/emit/casts.py": "runtime/llvmir/test_half_conversions.py",
     f"{KERNELS}/emit/*.py": f"{KERNELS}/elementwise/test_kernel.py",
     f"{KERNELS}/gemm/packing/dequant_panels.py": f"{KERNELS}/gemm/packing/test_dequant.py",
+    f"{KERNELS}/gemm/amx_tiling.py": f"{KERNELS}/gemm/test_amx.py",
+    f"{KERNELS}/gemm/tiling_params.py": f"{KERNELS}/gemm/test_tiling.py",
     f"{KERNELS}/gemm/epilogue_overlap.py": f"{KERNELS}/gemm/test_amx.py",
     f"{KERNELS}/gemm/zero_point_*.py": f"{KERNELS}/gemm/test_int8.py",
     f"{KERNELS}/gemm/bf16_rounding.py": f"{KERNELS}/gemm/test_bf16.py",

@@ -16,6 +16,7 @@ from .evaluator import compile_dims
 from .expr import (
     Dim,
     Expr,
+    args_of,
     atom_expr,
     broadcast,
     differ,
@@ -189,7 +190,7 @@ def _substitute_atom(
                 f"size {atom} is out of bounds", got=value, expected=f"{atom.lo}..{limit}"
             )
         return value
-    first, *others = [_substitute(arg, env, done) for arg in atom.args]
+    first, *others = [_substitute(arg, env, done) for arg in args_of(atom)]
     for other in others:
         first = _BUILD[atom.kind](first, other)
     return first

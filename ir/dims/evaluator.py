@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..errors import ShapeError
-from .expr import Dim, Expr
+from .expr import Dim, Expr, args_of
 from .polynomial import Atom, Call, Symbol
 
 # A step computes one register: (operation, operands). Registers 0.. hold constants first.
@@ -109,7 +109,7 @@ class _Program:
         if isinstance(node, Symbol):
             self.symbols.append((slot, node))
         elif isinstance(node, Call):
-            self.steps.append((slot, node, tuple(slots[arg] for arg in node.args), ()))
+            self.steps.append((slot, node, tuple(slots[arg] for arg in args_of(node)), ()))
         elif isinstance(node, Expr):
             poly = tuple(
                 (c, tuple(slots[atom] for atom, power in m for _ in range(power)))
@@ -120,7 +120,7 @@ class _Program:
 
 def _parts(node: int | Expr | Atom) -> Sequence[int | Expr | Atom]:
     if isinstance(node, Call):
-        return node.args
+        return args_of(node)
     if isinstance(node, Expr):
         return [atom for monomial, _ in node.terms for atom, _ in monomial]
     return ()

@@ -6,7 +6,7 @@ import operator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import gcd
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from ..errors import ShapeError
 from . import intervals as dim_bounds
@@ -62,7 +62,7 @@ class Expr:
 
     @property
     def interval(self) -> dim_bounds.Interval:
-        """Every value it can take: see dim_bounds."""
+        """Every value it can take: see intervals.py."""
         return _interval(self)
 
     @cached_property
@@ -188,6 +188,11 @@ def atom_expr(atom: Symbol | Call) -> Expr:
     return Expr(((((atom, 1),), 1),))
 
 
+def args_of(call: Call) -> tuple[Dim, ...]:
+    """A call's arguments: whatever polynomial stands there is an Expr."""
+    return cast("tuple[Dim, ...]", call.args)
+
+
 def interval_of(dim: Dim) -> dim_bounds.Interval:
     return (dim, dim) if isinstance(dim, int) else dim.interval
 
@@ -305,9 +310,9 @@ def _divide_by_int(num: Terms, divisor: int) -> Dim:
     if len(inner) == 1:  # (x//b + y)//c = (x + b*y)//(b*c)
         call = inner[0][0][0]
         assert isinstance(call, Call)
-        b = call.args[1]
+        top, b = args_of(call)
         rest = {m: c for m, c in rest.items() if m != inner[0]}
-        return whole + sign * floordiv(call.args[0] + b * (make(rest) + constant), b * divisor)
+        return whole + sign * floordiv(top + b * (make(rest) + constant), b * divisor)
     top = make(add(rest, {(): constant} if constant else {}))
     return whole + sign * _call("floordiv", (top, divisor))
 
@@ -328,7 +333,7 @@ def _list_call_args(kind: str, arg: Dim) -> tuple[Dim, ...]:
         monomial, coefficient = arg.terms[0]
         atom, power = monomial[0]
         if coefficient == power == len(monomial) == 1 and isinstance(atom, Call):
-            return atom.args if atom.kind == kind else (arg,)
+            return args_of(atom) if atom.kind == kind else (arg,)
     return (arg,)
 
 

@@ -11,12 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from ..errors import ShapeError
-
-if TYPE_CHECKING:
-    from .expr import Expr
 
 # A model file is untrusted: these keep the work on one size small. Real sizes stay far below.
 MAX_DEGREE = 64
@@ -73,16 +70,29 @@ class Symbol:
         return self.lo, inf if self.hi is None else self.hi
 
 
+class Polynomial(Protocol):
+    """What an atom needs of an argument that is an expression: expr.py's Expr has it."""
+
+    @property
+    def terms(self) -> tuple[tuple[Monomial, int], ...]: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def depth(self) -> int: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
-    """`kind(args)` that no polynomial can express; built only by the functions of dim_expr.
+    """`kind(args)` that no polynomial can express; built only by the functions of expr.py.
 
     floordiv has two arguments (rounds towards minus infinity); max, min and broadcast have two or
     more, flat and sorted. `range` holds every value it can take when it is defined at all.
     """
 
     kind: str
-    args: tuple[int | Expr, ...]
+    args: tuple[int | Polynomial, ...]
     range: tuple[float, float] = field(default=(-inf, inf), repr=False)
     text: str = field(init=False, repr=False)
     key: str = field(init=False, repr=False)
@@ -120,7 +130,7 @@ class Call:
         return self.text
 
 
-def _operand(dim: int | Expr) -> str:
+def _operand(dim: int | Polynomial) -> str:
     text = str(dim)
     if isinstance(dim, int):
         return text if dim >= 0 else f"({text})"
@@ -138,7 +148,7 @@ def is_floordiv(atom: Atom) -> bool:
     return isinstance(atom, Call) and atom.kind == "floordiv"
 
 
-def terms_of(dim: int | Expr) -> dict[Monomial, int]:
+def terms_of(dim: int | Polynomial) -> dict[Monomial, int]:
     if isinstance(dim, int):
         return {(): dim} if dim else {}
     return dict(dim.terms)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
 from ..errors import ShapeError, VerificationError
-from .expr import Dim, atom_expr, broadcast, floordiv, maximum, minimum
+from .expr import Dim, args_of, atom_expr, broadcast, floordiv, maximum, minimum
 from .polynomial import MAX_DEGREE, MAX_TEXT, Call, Symbol
 
 Json: TypeAlias = "int | str | list[Json]"
@@ -164,7 +164,7 @@ def _atom_to_json(atom: Symbol | Call) -> Json:
     if isinstance(atom, Symbol):
         limit: list[Json] = [] if atom.hi is None else [atom.hi]
         return ["sym", atom.name, atom.lo, *limit]
-    return [atom.kind, *(to_json(arg) for arg in atom.args)]
+    return [atom.kind, *(to_json(arg) for arg in args_of(atom))]
 
 
 def from_json(x: object) -> Dim:

@@ -10,6 +10,7 @@ import numpy as np
 from ..dtype import NF4_CODES, DType
 from ..op import Array
 from ..scalar.evaluate import cast_array
+from ..types import TensorType
 
 _SMALL_FLOATS = frozenset(t for t in DType if t.is_float and t not in (DType.f32, DType.f64))
 
@@ -36,6 +37,16 @@ def widen_array(array: Array) -> Array:
     if array.dtype == NF4_CODES:
         return cast_array(array, DType.f32)
     return array.astype(np.float32) if is_small_float(array) else array
+
+
+def computing_bytes(dtype: DType) -> int:
+    """Bytes of an element in the computing type."""
+    return computing_dtype(dtype).numpy.itemsize
+
+
+def widened_bytes(*types: TensorType | None) -> int:
+    """Bytes of the copies that `widen_array` makes of arrays of these types."""
+    return sum(4 * t.elements for t in types if t is not None and t.dtype in _SMALL_FLOATS)
 
 
 def narrow_array(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -53,12 +53,12 @@ class ReduceSpec(Spec):
         if self.kind not in _REDUCTIONS:
             expected = ", ".join(_REDUCTIONS)
             raise spec_error("a reduction of an unknown kind", where, self.kind, expected)
-        held = verify_program(self.prologue, types_of(self.inputs), where)
-        require_results(held, 1, where)
-        if self.kind in ("any", "all") and held[0] is not DType.boolean:
+        prologue_types = verify_program(self.prologue, types_of(self.inputs), where)
+        require_results(prologue_types, 1, where)
+        if self.kind in ("any", "all") and prologue_types[0] is not DType.boolean:
             what = "a reduction's type does not fit its kind"
-            raise spec_error(what, where, held[0], DType.boolean)
-        results = verify_program(self.epilogue, [held[0], held[0]], where)
+            raise spec_error(what, where, prologue_types[0], DType.boolean)
+        results = verify_program(self.epilogue, [prologue_types[0], prologue_types[0]], where)
         require_types(results, [self.out.dtype], where)
 
     def flops(self, dims: Sequence[int]) -> int:
@@ -99,9 +99,9 @@ class SoftmaxSpec(Spec):
         return True
 
     def verify(self, target: Target) -> None:
-        held = verify_program(self.prologue, types_of(self.inputs), self.where)
-        require_results(held, 1, self.where)
-        require_floats([*held, self.out.dtype], self.where)
+        prologue_types = verify_program(self.prologue, types_of(self.inputs), self.where)
+        require_results(prologue_types, 1, self.where)
+        require_floats([*prologue_types, self.out.dtype], self.where)
 
     def describe(self, size: Callable[[Size], str]) -> str:
         return describe_sizes(self.axes, size)
@@ -149,15 +149,17 @@ class NormSpec(Spec):
 
     def verify(self, target: Target) -> None:
         where = self.where
-        held = verify_program(self.prologue, types_of(self.inputs), where)
-        require_results(held, 1, where)
-        made = verify_program(self.epilogue, [held[0], *types_of(self.epilogue_operands)], where)
+        prologue_types = verify_program(self.prologue, types_of(self.inputs), where)
+        require_results(prologue_types, 1, where)
+        made = verify_program(
+            self.epilogue, [prologue_types[0], *types_of(self.epilogue_operands)], where
+        )
         require_results(made, 1, where)
         if len(self.outs) not in (1, 2):
             got = len(self.outs)
             raise spec_error("a normalisation has too many outputs", where, got, "1 or 2")
         first, *second = types_of(self.outs)
-        require_floats([*held, *second], where)
+        require_floats([*prologue_types, *second], where)
         if made != [first]:
             require_floats([*made, first], where)
 

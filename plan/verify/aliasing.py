@@ -9,7 +9,7 @@ from ..plan import KernelStep, NativeStep
 from ..specs.base import has_same_access
 from .bounds import Extents, OperandBounds
 from .size_table import Ints, RegionNames
-from .strided_access import lie_apart
+from .strided_access import are_disjoint
 
 
 class AliasChecks:
@@ -60,7 +60,7 @@ class AliasChecks:
                 continue
             at, of = to_bytes(w), to_bytes(r)
             meet = at[0] < of[1] and of[0] < at[1] and not (may and at == of)
-            if meet and not lie_apart(operands.walk(values, w), operands.walk(values, r)):
+            if meet and not are_disjoint(operands.walk(values, w), operands.walk(values, r)):
                 raise VerificationError(
                     "a step overwrites what it reads, or writes it twice",
                     where=names.operand(w),

@@ -105,7 +105,7 @@ class BufferBounds:
             seen = moves is None or (int(values[moves[1]]) > 0 and nbytes[child] > 0)
             if seen and (low < 0 or high > int(nbytes[parent])):
                 raise VerificationError(
-                    "a buffer leaves the one it lies inside",
+                    "a buffer exceeds the one that it aliases",
                     where=names.buffer(child),
                     got=f"bytes {low}..{high}",
                     expected=f"0..{int(nbytes[parent])}",
@@ -132,11 +132,11 @@ def _order_parts(region: Region, table: SizeTable) -> list[tuple[int, int, int]]
         while at is not None and at not in done:
             chain.append(at)
             at = region.buffers[at].alias_of
-        for part in reversed(chain):
-            b = region.buffers[part]
+        for member in reversed(chain):
+            b = region.buffers[member]
             assert b.alias_of is not None
-            done.add(part)
-            found.append((part, b.alias_of, table.position(b.alias_offset)))
+            done.add(member)
+            found.append((member, b.alias_of, table.position(b.alias_offset)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What verify_plan asks of a region's buffers. Every finding is a VerificationError."""
+"""Checks of verify_plan on a region's buffers. Every finding is a VerificationError."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ def verify_buffer(
     """Kind, type, sizes, place and lifetime of one buffer."""
     here = f"{where}, buffer {b} ({buffer.name})"
     if buffer.kind not in _KINDS:
-        raise broken("a buffer's kind is not known", here, buffer.kind, ", ".join(_KINDS))
+        raise plan_error("a buffer's kind is not known", here, buffer.kind, ", ".join(_KINDS))
     if buffer.dtype in (DType.dynamic, DType.string):
-        raise broken("a buffer's elements have no fixed size", here, buffer.dtype)
+        raise plan_error("a buffer's elements have no fixed size", here, buffer.dtype)
     for d in (*buffer.shape, buffer.alias_offset):
         if not isinstance(d, Expr) and (not is_int(d) or d < 0):
-            raise broken("a size is not a number", here, d)
+            raise plan_error("a size is not a number", here, d)
     if buffer.alias_of is not None:
         _verify_view(region, constants, buffer, here)
         if buffer.kind == CONSTANT:
             return
     if buffer.kind == ARENA:
         if not 0 <= buffer.first <= buffer.last < max(1, len(region.steps)):
-            raise broken("a lifetime is not a range of steps", here, (buffer.first, buffer.last))
+            raise plan_error(
+                "a lifetime is not a range of steps", here, (buffer.first, buffer.last)
+            )
         if buffer.alias_of is not None:
             parent = region.buffers[buffer.alias_of]
             if not parent.first <= buffer.first <= buffer.last <= parent.last:
-                raise broken("a buffer outlives the one it lies inside", here, "")
+                raise plan_error("a buffer outlives the one that it aliases", here, "")
         return
     sizes = {INPUT: len(region.inputs), OUTPUT: len(region.outputs), CONSTANT: len(constants)}
     if buffer.alias_of is None:
@@ -44,7 +46,7 @@ def verify_buffer(
         made = constants[buffer.index]
         if made.dtype is not buffer.dtype or made.shape != buffer.shape:
             got = f"{buffer.dtype}{list(buffer.shape)}"
-            raise broken("a buffer is not its constant", here, got)
+            raise plan_error("a buffer is not its constant", here, got)
 
 
 def _verify_view(
@@ -52,16 +54,16 @@ def _verify_view(
 ) -> None:
     """A buffer inside another one is of its kind; of a constant, a part of that plain array."""
     assert buffer.alias_of is not None
-    check_index(buffer.alias_of, len(region.buffers), where, "buffer it lies inside")
+    check_index(buffer.alias_of, len(region.buffers), where, "buffer to alias")
     if buffer.kind not in (ARENA, OUTPUT) and buffer.loop is None:
-        raise broken("only an arena or output buffer may lie inside another", where, "")
+        raise plan_error("only an arena or output buffer may alias another", where, "")
     parent = region.buffers[buffer.alias_of]
     if parent.kind != buffer.kind:
-        raise broken("a buffer and the one it lies inside differ in kind", where, buffer.kind)
+        raise plan_error("a buffer and the one that it aliases differ in kind", where, buffer.kind)
     if buffer.kind == CONSTANT:
         check_index(buffer.index, len(constants), where, buffer.kind)
         if parent.index != buffer.index or constants[buffer.index].layout is not None:
-            raise broken("a part of another constant, or of a packed one", where, buffer.index)
+            raise plan_error("a part of another constant, or of a packed one", where, buffer.index)
 
 
 def buffer_roots(region: Region, where: str = "region") -> list[int]:
@@ -72,7 +74,7 @@ def buffer_roots(region: Region, where: str = "region") -> list[int]:
         at = b
         while at not in roots and (parent := region.buffers[at].alias_of) is not None:
             if at in chain:
-                raise broken("buffers lie inside one another in a circle", where, b)
+                raise plan_error("buffers alias one another in a circle", where, b)
             chain[at] = None
             at = parent
         root = roots.setdefault(at, at)
@@ -96,7 +98,7 @@ def check_index(n: object, size: int, where: str, what: str) -> None:
         )
 
 
-def broken(what: str, where: str, got: object, expected: object = None) -> VerificationError:
+def plan_error(what: str, where: str, got: object, expected: object = None) -> VerificationError:
     text = str(got)
     text = text if len(text) < 200 else text[:197] + "..."
     return VerificationError(what, where=where, got=text, expected=expected)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..packing.layouts import PackedB, PackedConv, panels
 from ..plan import CONSTANT, Buffer, KernelStep, PlanConstant, Region
 from ..specs.base import Spec, verified_spaces
-from .buffers import broken, check_index
+from .buffers import check_index, plan_error
 from .spec_ranges import check_ranges
 
 
@@ -20,21 +20,21 @@ def verify_kernel(
     operands = spec.operands()
     verified_spaces(spec)
     if len(step.buffers) != len(operands):
-        raise broken("a step has not one buffer per operand", where, len(step.buffers))
+        raise plan_error("a step has not one buffer per operand", where, len(step.buffers))
     for d in step.dims:
         check_index(d, len(region.dims), where, "size")
     if spec.runtime_dims > len(step.dims):
-        raise broken("a kernel reads a size the step does not give", where, spec.runtime_dims)
+        raise plan_error("a kernel reads a size the step does not give", where, spec.runtime_dims)
     for n, (b, operand) in enumerate(zip(step.buffers, operands, strict=True)):
         check_index(b, len(region.buffers), where, "buffer")
         buffer = region.buffers[b]
         if buffer.dtype is not operand.dtype:
             got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
-            raise broken("operand and buffer differ in element type", where, got)
+            raise plan_error("operand and buffer differ in element type", where, got)
         _verify_layout(constants, spec, n, buffer, where)
     count = spec.output_count()
     if not 0 < count <= len(operands):
-        raise broken("a kernel writes nothing", where, count)
+        raise plan_error("a kernel writes nothing", where, count)
     return list(step.buffers[:-count]), list(step.buffers[-count:])
 
 
@@ -50,7 +50,7 @@ def _verify_layout(
     if isinstance(wanted, PackedB) and not wanted.column_sums:
         point = layout == PackedConv(wanted.nr, kr=wanted.kr)
     if layout != wanted and not point:
-        raise broken("a constant's layout is not what its reader wants", where, layout)
+        raise plan_error("a constant's layout is not what its reader wants", where, layout)
     if layout is None or packed is None:
         return
     made = constants[buffer.index]
@@ -60,4 +60,4 @@ def _verify_layout(
         k = made.shape[1]
     expected = (matrices if packed.matrices is None else packed.matrices, packed.k, packed.n)
     if expected != (matrices, k, n_):
-        raise broken("a packed constant has other sizes", where, expected)
+        raise plan_error("a packed constant has other sizes", where, expected)

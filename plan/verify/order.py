@@ -16,7 +16,7 @@ from ..plan import (
     PlanConstant,
     Region,
 )
-from .buffers import broken, buffer_roots, check_index, is_empty, verify_buffer
+from .buffers import buffer_roots, check_index, is_empty, plan_error, verify_buffer
 from .control_flow import verify_control, verify_flow
 from .kernel_steps import verify_kernel
 
@@ -26,7 +26,7 @@ MAX_STEPS: Final = 1_000_000
 def verify_region(region: Region, constants: Sequence[PlanConstant], where: str = "region") -> None:
     """One region's buffers, steps, order and lifetimes."""
     if len(region.steps) > MAX_STEPS:
-        raise broken("a region has too many steps", where, len(region.steps))
+        raise plan_error("a region has too many steps", where, len(region.steps))
     for b, buffer in enumerate(region.buffers):
         verify_buffer(region, constants, b, buffer, where)
     roots = buffer_roots(region, where)
@@ -44,7 +44,7 @@ def verify_region(region: Region, constants: Sequence[PlanConstant], where: str 
         _verify_accesses(region, roots, written, n, (reads, writes), here)
     for (kind, n), b in ports.items():
         if kind == OUTPUT and b not in written and not is_empty(region.buffers[b]):
-            raise broken(f"output {n} is never written", where, b)
+            raise plan_error(f"output {n} is never written", where, b)
 
 
 def _verify_ports(region: Region, where: str) -> dict[tuple[str, int], int]:
@@ -54,15 +54,15 @@ def _verify_ports(region: Region, where: str) -> dict[tuple[str, int], int]:
     for b, buffer in enumerate(region.buffers):
         if buffer.kind in (INPUT, OUTPUT) and buffer.alias_of is None:
             if ports.setdefault((buffer.kind, buffer.index), b) != b:
-                raise broken(f"two buffers are {buffer.kind} {buffer.index}", where, b)
+                raise plan_error(f"two buffers are {buffer.kind} {buffer.index}", where, b)
     for n in range(len(region.outputs)):
         if (OUTPUT, n) not in ports:
-            raise broken(f"output {n} has no buffer", where, "no buffer")
+            raise plan_error(f"output {n} has no buffer", where, "no buffer")
     for source in region.symbols:
         check_index(source.input, len(region.inputs), where, "region input of a symbol")
         b = ports.get((INPUT, source.input))
         if b is None:
-            raise broken("a symbol is read off an input without a buffer", where, source.symbol)
+            raise plan_error("a symbol is read off an input without a buffer", where, source.symbol)
         check_index(source.axis, len(region.buffers[b].shape), where, "axis of a symbol")
     for check in region.checks:
         for d in (check.left, check.right):
@@ -84,16 +84,16 @@ def _verify_accesses(
     for b in reads:
         made = region.buffers[b].kind in (ARENA, OUTPUT)
         if made and roots[b] not in written and not is_empty(region.buffers[roots[b]]):
-            raise broken(f"buffer {b} is read before anything is written", where, b)
+            raise plan_error(f"buffer {b} is read before anything is written", where, b)
     for b in writes:
         if region.buffers[b].kind not in (ARENA, OUTPUT):
-            raise broken(f"{region.buffers[b].kind} buffer {b} is written", where, b)
+            raise plan_error(f"{region.buffers[b].kind} buffer {b} is written", where, b)
         written.add(roots[b])
     for b in (*reads, *writes):
         buffer = region.buffers[b]
         if buffer.kind == ARENA and not buffer.first <= step <= buffer.last:
             got = f"alive for {buffer.first}..{buffer.last}"
-            raise broken(f"buffer {b} is used outside its lifetime", where, got)
+            raise plan_error(f"buffer {b} is used outside its lifetime", where, got)
 
 
 def _verify_host(
@@ -104,5 +104,5 @@ def _verify_host(
         check_index(b, len(region.buffers), where, "buffer")
         buffer = region.buffers[b]
         if buffer.kind == CONSTANT and constants[buffer.index].layout is not None:
-            raise broken("an operation in Python reads a packed constant", where, b)
+            raise plan_error("an operation in Python reads a packed constant", where, b)
     return reads, list(step.outputs)

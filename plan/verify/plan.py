@@ -14,7 +14,7 @@ from ...ir.types import TensorType
 from ..packing.layouts import PackedB, panels
 from ..packing.panel_params import BYTES
 from ..plan import INPUT, MAX_DEPTH, OUTPUT, Plan, PlanConstant, Region, Terminal
-from .buffers import broken, check_index, is_int
+from .buffers import check_index, is_int, plan_error
 from .order import verify_region
 from .variables import define_variables, initialised_after
 
@@ -29,21 +29,21 @@ def verify_plan(plan: Plan) -> None:
 def _verify_body(plan: Plan, constants: Sequence[PlanConstant], inside: str, depth: int) -> None:
     """A plan, or a plan in it (`inside` names it), on the outermost plan's constants."""
     if depth > MAX_DEPTH:
-        raise broken("a plan's bodies lie too deep", inside, depth)
+        raise plan_error("a plan's bodies nest too deep", inside, depth)
     defined: set[int] = set()
     for port in plan.inputs:
         _slot(plan, port.slot, f"input {port.name!r}")
         if port.slot in defined:
-            raise broken("two inputs share a slot", f"input {port.name!r}", port.slot)
+            raise plan_error("two inputs share a slot", f"input {port.name!r}", port.slot)
         defined.add(port.slot)
     for slot, constant in plan.constant_slots:
         _slot(plan, slot, "constant slots")
         check_index(constant, len(constants), "constant slots", "constant")
         made, t = constants[constant], plan.slots[slot]
         if made.layout is not None:
-            raise broken("a packed constant is a result", "constant slots", constant)
+            raise plan_error("a packed constant is a result", "constant slots", constant)
         if not isinstance(t, TensorType) or t.dtype is not made.dtype:
-            raise broken("a constant and its slot differ in type", "constant slots", str(t))
+            raise plan_error("a constant and its slot differ in type", "constant slots", str(t))
         defined.add(slot)
     due = initialised_after(plan)
     define_variables(plan, due[-1], defined, defined)
@@ -82,48 +82,52 @@ def _verify_terminal(
     if not end.bodies:
         return
     if len(end.bodies) != len(graphs):
-        raise broken("a terminal has not one plan per body", where, len(end.bodies))
+        raise plan_error("a terminal has not one plan per body", where, len(end.bodies))
     for n, (body, graph) in enumerate(zip(end.bodies, graphs, strict=True)):
         here = f"{where}, {end.name or end.op.kind} body {n}, "
         if body.constants:
-            raise broken("a body has constants of its own", here, len(body.constants))
+            raise plan_error("a body has constants of its own", here, len(body.constants))
         if body.variables:
-            raise broken("a body has variables", here, len(body.variables))
+            raise plan_error("a body has variables", here, len(body.variables))
         got = len(body.inputs), len(body.outputs)
         if got != (len(graph.parameters), len(graph.results)):
-            raise broken("a body's plan has other ports than the body", here, got)
+            raise plan_error("a body's plan has other ports than the body", here, got)
         _verify_body(body, constants, here, depth + 1)
 
 
 def _agree(plan: Plan, region: Region, where: str) -> None:
-    """Region inputs are tensors; buffers have the types and ranks of the slots they stand for."""
+    """Region inputs are tensors; buffers have the types and ranks of their slots."""
     for slot in region.inputs:
         if not isinstance(plan.slots[slot], TensorType):
-            raise broken("a region reads what is not a tensor", where, str(plan.slots[slot]))
+            raise plan_error("a region reads what is not a tensor", where, str(plan.slots[slot]))
     for b in region.buffers:
         if b.kind in (INPUT, OUTPUT) and b.alias_of is None:
             slot = (region.inputs if b.kind == INPUT else region.outputs)[b.index]
             t = plan.slots[slot]
             if not isinstance(t, TensorType) or t.dtype is not b.dtype:
-                raise broken("a buffer and its slot differ in type", where, f"{b.dtype}, {t}")
+                raise plan_error("a buffer and its slot differ in type", where, f"{b.dtype}, {t}")
             if t.rank != len(b.shape):
-                raise broken("a buffer and its slot differ in rank", where, f"{len(b.shape)}, {t}")
+                raise plan_error(
+                    "a buffer and its slot differ in rank", where, f"{len(b.shape)}, {t}"
+                )
 
 
 def _verify_constant(c: PlanConstant) -> None:
     sizes = (*c.shape, *((c.layout.nr, c.layout.kr) if c.layout else ()))
     if any(not is_int(d) or d < 0 for d in sizes):
-        raise broken("a constant's sizes are not numbers", "constants", sizes)
+        raise plan_error("a constant's sizes are not numbers", "constants", sizes)
     if c.rounds and (c.dtype is not DType.bf16 or c.layout is None):
-        raise broken("a constant rounds to a type that none is packed in", "constants", c.dtype)
+        raise plan_error("a constant rounds to a type that none is packed in", "constants", c.dtype)
     if c.layout is not None:
         if c.dtype.bits < 8 and not (isinstance(c.layout, PackedB) and 8 // c.dtype.bits == 2):
-            raise broken("a constant of less than a byte is packed", "constants", c.dtype)
+            raise plan_error("a constant of less than a byte is packed", "constants", c.dtype)
         if c.dtype.bits < 8 and c.layout.kr % 2:
-            raise broken("4-bit elements need an even kr", "constants", c.layout.kr)
+            raise plan_error("4-bit elements need an even kr", "constants", c.layout.kr)
         panels(c.shape, c.layout, c.transposed)
         if c.layout.column_sums and c.dtype not in BYTES:
-            raise broken("a packed constant has sums of what is not a byte", "constants", c.dtype)
+            raise plan_error(
+                "a packed constant has sums of what is not a byte", "constants", c.dtype
+            )
 
 
 def _slot(plan: Plan, slot: int, where: str) -> None:
@@ -133,4 +137,4 @@ def _slot(plan: Plan, slot: int, where: str) -> None:
 def _need(slots: Sequence[int], defined: set[int], where: str) -> None:
     missing = [s for s in slots if s not in defined]
     if missing:
-        raise broken("a slot is read before it is written", where, missing[:5])
+        raise plan_error("a slot is read before it is written", where, missing[:5])

@@ -32,20 +32,20 @@ class SizeChecks:
             have, want = numbers[left], numbers[right]
             if have == want or (check.or_one and have == 1):
                 continue
-            error = partial(_unequal, self._region, check, have, want)
+            error = partial(_size_mismatch_error, self._region, check, have, want)
             if check.step is None:
                 raise error()
             found.setdefault(bisect_left(self._kernels, check.step), error)
         return found
 
-    def guarded(self, row: int) -> range:
+    def steps_guarded_by(self, row: int) -> range:
         """The native steps that run behind this CHECK only, by their places."""
         step = self._region.steps[self._kernels[row]]
         assert isinstance(step, ControlStep)
         return range(row + 1, bisect_left(self._kernels, step.target))
 
 
-def _unequal(region: Region, check: SizeCheck, have: int, want: int) -> ShapeError:
+def _size_mismatch_error(region: Region, check: SizeCheck, have: int, want: int) -> ShapeError:
     left, right = region.dims[check.left], region.dims[check.right]
     if isinstance(left, int) and isinstance(right, int):  # a branch that never works
         return ShapeError(check.what, where=check.where)

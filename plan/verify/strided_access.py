@@ -18,7 +18,7 @@ class StridedAccess:
     offset: int
     terms: tuple[tuple[int, int], ...]
 
-    def within(self, period: int) -> tuple[int, int] | None:
+    def range_in_period(self, period: int) -> tuple[int, int] | None:
         """The first and the last place, counted from a multiple of `period`, on which all elements
         fall; None where they fall beyond the next multiple."""
         inner = [(size - 1) * stride for size, stride in self.terms if stride % period]
@@ -27,14 +27,14 @@ class StridedAccess:
         return (first, last) if last < period else None
 
 
-def lie_apart(a: StridedAccess, b: StridedAccess) -> bool:
+def are_disjoint(a: StridedAccess, b: StridedAccess) -> bool:
     """Whether two walks are known to have no element of one buffer in common: both repeat with some
     period, and are next to each other in it, as the parts of a concatenation do."""
     if a.buffer != b.buffer:  # which may be in the same memory
         return False
     periods = {abs(stride) for walk in (a, b) for size, stride in walk.terms if size > 1}
     for period in periods - {0, 1}:
-        one, other = a.within(period), b.within(period)
+        one, other = a.range_in_period(period), b.range_in_period(period)
         if one and other and (one[1] < other[0] or other[1] < one[0]):
             return True
     return False
@@ -54,9 +54,9 @@ def are_distinct(size: npt.NDArray[np.int64], stride: npt.NDArray[np.int64], sta
     # Sums from a walk's first axis on: of other walks nothing is added, so nothing is rounded.
     sorted_span, sorted_length, sorted_size = span[order], length[order], size[order]
     before = np.zeros(len(size), np.float64)
-    place = np.arange(len(size)) - np.repeat(start, counts)
+    axis_index = np.arange(len(size)) - np.repeat(start, counts)
     for axis in range(1, int(counts.max(initial=1))):
-        at = np.flatnonzero(place == axis)
+        at = np.flatnonzero(axis_index == axis)
         before[at] = before[at - 1] + sorted_span[at - 1]
     apart = (sorted_length > before) | (sorted_size <= 1)
     return np.logical_and.reduceat(apart, start)

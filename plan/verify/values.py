@@ -66,7 +66,7 @@ class RegionLayoutTables:
         works = [s.work if isinstance(s, KernelStep) else 0 for s in steps]
         self._work = to_ints([table.position(w) for w in works])
         # The loops a native step is in, as positions of their trips.
-        self._times = self._repeated(region, dims)
+        self._times = self._collect_trip_counts(region, dims)
         self._checks = SizeChecks(region, dims, self.kernels)
         self._buffers = BufferBounds(region, constants, table, dims)
         self.itemsize = self._buffers.itemsize
@@ -95,7 +95,7 @@ class RegionLayoutTables:
                 at = region.buffers[at].alias_of
         return list(found.values())
 
-    def _repeated(self, region: Region, dims: list[int]) -> dict[int, list[int]]:
+    def _collect_trip_counts(self, region: Region, dims: list[int]) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for n, step in enumerate(region.steps):
             if isinstance(step, ControlStep) and step.kind == LOOP and step.trips is not None:
@@ -178,7 +178,7 @@ class RegionLayoutTables:
 
     def rows_not_run(self, sizes: RegionSizes) -> set[int]:
         """Native steps in loops without iterations, and behind checks that fail."""
-        found = {r for check in sizes.failing_asserts for r in self._checks.guarded(check)}
+        found = {r for check in sizes.failing_asserts for r in self._checks.steps_guarded_by(check)}
         trips = self._times.items()
         return found | {row for row, at in trips if min(int(sizes.values[p]) for p in at) <= 0}
 

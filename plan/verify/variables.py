@@ -45,26 +45,31 @@ def define_variables(
                 raise VerificationError(
                     "a variable has a slot that there is not", where=where, got=slot
                 )
-        held = plan.slots[v.slot]
+        slot_type = plan.slots[v.slot]
         if v.slot in written or v.slot in defined:
             raise VerificationError("a variable's slot is another value's", where=where, got=v.slot)
         if v.initial is not None and v.initial not in written:
             raise VerificationError("an initial value is never made", where=where, got=v.initial)
-        if not isinstance(held, TensorType):
-            raise VerificationError("a variable is not a tensor", where=where, got=str(held))
+        if not isinstance(slot_type, TensorType):
+            raise VerificationError("a variable is not a tensor", where=where, got=str(slot_type))
         for slot in (v.after, v.slot if v.initial is None else v.initial):
             other = plan.slots[slot]
-            if not isinstance(other, TensorType) or other.dtype is not held.dtype:
+            if not isinstance(other, TensorType) or other.dtype is not slot_type.dtype:
                 raise VerificationError(
-                    "a variable is given another type", where=where, got=str(other), expected=held
+                    "a variable is given another type",
+                    where=where,
+                    got=str(other),
+                    expected=slot_type,
                 )
         if v.initial is None and (
-            held.shape is None or held.dtype in (DType.dynamic, DType.string)
+            slot_type.shape is None or slot_type.dtype in (DType.dynamic, DType.string)
         ):
             raise VerificationError(
-                "a variable of unknown rank or type has no initial value", where=where, got=held
+                "a variable of unknown rank or type has no initial value",
+                where=where,
+                got=slot_type,
             )
-        _verify_rows(plan, v, held, where)
+        _verify_rows(plan, v, slot_type, where)
         defined.add(v.slot)
 
 

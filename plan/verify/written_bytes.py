@@ -54,10 +54,10 @@ class WrittenBytes:
         """Whether all these bytes are in the set."""
         start, axes, length = normalize_piece(start, terms, length)
         span = sum((size - 1) * stride for size, stride in axes) + length
-        inside = self._inside((), start, start + span)
-        return inside or (bool(axes) and self._inside(axes, start, start + length))
+        inside = self._covers((), start, start + span)
+        return inside or (bool(axes) and self._covers(axes, start, start + length))
 
-    def _inside(self, axes: Terms, begin: int, end: int) -> bool:
+    def _covers(self, axes: Terms, begin: int, end: int) -> bool:
         blocks = self._blocks.get(axes, [])
         n = bisect_right(blocks, (begin, float("inf"))) - 1
         return begin >= end or (n >= 0 and blocks[n][0] <= begin and end <= blocks[n][1])
@@ -66,14 +66,14 @@ class WrittenBytes:
         """Bytes that are known to be in both."""
         made = WrittenBytes()
         for axes in self._blocks.keys() & other._blocks.keys():
-            mine, theirs = self._blocks[axes], other._blocks[axes]
+            own, theirs = self._blocks[axes], other._blocks[axes]
             n = m = 0
-            while n < len(mine) and m < len(theirs):
-                begin = max(mine[n][0], theirs[m][0])
-                end = min(mine[n][1], theirs[m][1])
+            while n < len(own) and m < len(theirs):
+                begin = max(own[n][0], theirs[m][0])
+                end = min(own[n][1], theirs[m][1])
                 if begin < end:
                     made.add(begin, axes, end - begin)
-                if mine[n][1] <= theirs[m][1]:
+                if own[n][1] <= theirs[m][1]:
                     n += 1
                 else:
                     m += 1

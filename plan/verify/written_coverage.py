@@ -33,7 +33,7 @@ from .written_bytes import WrittenBytes, fill_shape
 _MADE: Final = (ARENA, OUTPUT)
 _MAX_CACHED_FINDINGS: Final = 64
 # Per step: (operand's number or -1 for the whole buffer, buffer).
-_Touched = list[tuple[int, int]]
+_Accesses = list[tuple[int, int]]
 
 
 class Coverage:
@@ -42,7 +42,7 @@ class Coverage:
     def __init__(self, tables: RegionLayoutTables) -> None:
         self.tables, self.region = tables, tables.region
         self.root = tables.root.tolist()
-        self.reads, self.writes = _touched(self.region, tables)
+        self.reads, self.writes = _list_accesses(self.region, tables)
         made = [b.kind in _MADE and b.alias_of is None for b in self.region.buffers]
         self.made = [b for b, is_made in enumerate(made) if is_made]
         self.outputs = [b for b in self.made if self.region.buffers[b].kind == OUTPUT]
@@ -137,8 +137,8 @@ class Coverage:
         size, stride, start = self.tables.terms(sizes)
         if not len(start):
             return np.zeros(0, np.float64)
-        places = np.multiply.reduceat(size.astype(np.float64), start)
-        return np.where(are_distinct(size, stride, start) & ~self._partial(sizes), places, -1.0)
+        elements = np.multiply.reduceat(size.astype(np.float64), start)
+        return np.where(are_distinct(size, stride, start) & ~self._partial(sizes), elements, -1.0)
 
     def _partial(self, sizes: RegionSizes) -> Any:
         """Operands of which the kernel writes what data or other sizes say."""
@@ -277,7 +277,7 @@ class _Pieces:
         return True
 
     def space(self, b: int, *, outer: bool = False) -> int:
-        """The buffer that `b` lies inside, or itself, that moves or lies inside no other."""
+        """The buffer that `b` aliases, or itself, that moves or aliases no other."""
         while True:
             buffer = self.buffers[b]
             if buffer.alias_of is None or (buffer.loop is not None and not outer):
@@ -331,11 +331,13 @@ class _State:
                 self.own[space] = found.common(second)
 
 
-def _touched(region: Region, tables: RegionLayoutTables) -> tuple[list[_Touched], list[_Touched]]:
+def _list_accesses(
+    region: Region, tables: RegionLayoutTables
+) -> tuple[list[_Accesses], list[_Accesses]]:
     """What each step reads and writes."""
     starts = {n: int(tables.operand_start[row]) for row, n in enumerate(tables.kernels)}
-    reads: list[_Touched] = []
-    writes: list[_Touched] = []
+    reads: list[_Accesses] = []
+    writes: list[_Accesses] = []
     for n, step in enumerate(region.steps):
         if isinstance(step, KernelStep):
             listed = [(starts[n] + i, b) for i, b in enumerate(step.buffers)]

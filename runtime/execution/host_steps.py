@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.errors import Error, ExecutionError, MemoryLimitError
-from ...ir.input_check import evaluate_bounded, refuse_unfit, require_memory
+from ...ir.input_check import charge_memory, evaluate_bounded, refuse_unfit
 from ...ir.limits.memory_budget import active_budget
 from ...ir.op import Op, RunBody
 from .region_program import Evaluate
@@ -29,7 +29,7 @@ def evaluate_op(
         # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.
         with np.errstate(all="ignore"), active_budget().charge_temporarily():
             if evaluate is not None:
-                require_memory(op, values, where)
+                charge_memory(op, values, where)
                 results = evaluate(op, values)
             elif bodies:
                 results = op.run(values, bodies)

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...ir.errors import VerificationError
+from ...ir.errors import Error, VerificationError
 
 FLAT: Final = 1
 OBJECT: Final = 2
@@ -100,4 +100,17 @@ def read_image(data: bytes) -> CodeImage:
 def _damaged_error(got: object, expected: str) -> VerificationError:
     return VerificationError(
         "machine code is damaged or was not made by irc", got=got, expected=expected
+    )
+
+
+def missing_functions_error(missing: Iterable[str], known: Iterable[str]) -> Error:
+    """The error of code that calls functions which the loader does not give.
+
+    A JIT would resolve a stray call (`expf`, `__extendhfsf2`) from whatever the process happens
+    to have loaded; a kernel that needs one is a fault, reported on every machine alike.
+    """
+    return Error(
+        "generated code needs functions that kernels do not have: this is a bug of irc",
+        got=", ".join(sorted(missing))[:500],
+        expected=", ".join(sorted(known))[:500],
     )

@@ -1,4 +1,4 @@
-"""This machine's instruction sets as LLVM sees them, and LLVM target machines for Targets.
+"""This machine's instruction sets, as LLVM detects them.
 
 Features are detected; CPU names are never looked at (LLVM may name a CPU whose features the
 machine does not have). The environment variable IRC_ISA forces an instruction set, IRC_CPU masks
@@ -10,63 +10,20 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import threading
-from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
 from ...plan.processors import features_of_isa, mask_features, runnable_isas
-from ...plan.target import ISAS, Isa, Target
+from ...plan.target import ISAS, Isa
 from .amx_permission import amx_refused
+from .cpuid import known_features
 from .fork_guard import inside_llvm
-
-if TYPE_CHECKING:
-    import llvmlite.binding as llvm
-
-# Scheduling models: each psABI level brings one. All its features are required by the ISA.
-_CPU: dict[Isa, str] = {
-    "avx512": "x86-64-v4",
-    "avx2": "x86-64-v3",
-    "neon": "generic",
-    "plain": "x86-64",
-}
-_FOREIGN = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
-_NAMES_OF = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
-
-_lock = threading.Lock()
-_ready: set[str] = set()
-
-
-def _reset_lock() -> None:
-    """In a forked child: the lock may be held by a thread that is not there."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_lock)
-
-
-def load_binding(everywhere: bool = False):
-    """llvmlite.binding, imported and initialised on first use; `everywhere`: all LLVM targets."""
-    import llvmlite.binding as llvm
-
-    with _lock:
-        if "native" not in _ready:
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-            llvm.initialize_native_asmparser()  # inline assembly needs it
-            _ready.add("native")
-        if everywhere and "all" not in _ready:
-            llvm.initialize_all_targets()
-            llvm.initialize_all_asmprinters()
-            _ready.add("all")
-    return llvm
+from .llvm_binding import ARCH_NAMES, load_binding
 
 
 def host_arch() -> str:
     """ "x86_64" or "aarch64"; UsageError elsewhere."""
     machine = platform.machine().lower()
-    for arch, names in _NAMES_OF.items():
+    for arch, names in ARCH_NAMES.items():
         if machine in names:
             return arch
     raise UsageError(
@@ -110,8 +67,6 @@ def detected_features() -> frozenset[str]:
 def _detect_features() -> frozenset[str]:
     """What this machine has."""
     if host_arch() == "x86_64":
-        from .cpuid import known_features
-
         return known_features(_features_of_llvm)
     return _features_of_llvm()
 
@@ -152,28 +107,3 @@ def choose_isa(wanted: str | None = None) -> Isa:
 def isa_features(isa: Isa) -> tuple[str, ...]:
     """The features to compile with when this machine runs as `isa`, sorted."""
     return features_of_isa(isa, host_features())
-
-
-def triple(target: Target) -> str:
-    """LLVM's triple: this process's own, or Linux's for another architecture."""
-    if platform.machine().lower() in _NAMES_OF[target.arch]:
-        return load_binding().get_process_triple()
-    return _FOREIGN[target.arch]
-
-
-def target_machine(target: Target, *, opt: int = 3) -> llvm.TargetMachine:
-    """A new LLVM target machine for a Target of any architecture. Not for two threads at once."""
-    foreign = platform.machine().lower() not in _NAMES_OF[target.arch]
-    llvm = load_binding(everywhere=foreign)
-    features = [f"+{f}" for f in target.cpu_features]
-    if target.isa == "avx512":
-        features.append("-prefer-256-bit")  # else LLVM uses vectors of 256 bits
-    # Small position-independent code: the JIT linker lays an object out in one block.
-    return llvm.Target.from_triple(triple(target)).create_target_machine(
-        cpu=_CPU[target.isa],
-        features=",".join(features),
-        opt=opt,
-        reloc="pic",
-        codemodel="small",
-        jit=True,
-    )

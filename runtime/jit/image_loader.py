@@ -18,7 +18,8 @@ from typing import Any, Final, Protocol
 
 from ...ir.errors import Error
 from ...plan.target import Target
-from .code_image import ALIGN_BYTES, FLAT, OBJECT, CodeImage
+from .code_image import ALIGN_BYTES, FLAT, OBJECT, CodeImage, missing_functions_error
+from .llvm_linker import link_objects
 
 # What code generation may call on its own.
 _IMPORTS: Final = ("memcpy", "memmove", "memset")
@@ -92,8 +93,6 @@ def load_objects(
         addresses = mapping.addresses
     wanted = sorted(set(symbols))
     if objects:
-        from .llvm_linker import link_objects
-
         linked = link_objects(objects, [s for s in wanted if s not in addresses], target, known)
         parts.append(linked)
         addresses = addresses | linked.addresses
@@ -138,17 +137,7 @@ class _Mapping:
 
 def _check_names(images: Sequence[CodeImage], given: Mapping[str, int]) -> None:
     if missing := {name for image in images for name in image.imports} - given.keys():
-        raise missing_functions(missing, given)
-
-
-def missing_functions(missing: Iterable[str], known: Iterable[str]) -> Error:
-    """A JIT would resolve a stray call (`expf`, `__extendhfsf2`) from whatever the process happens
-    to have loaded; a kernel that needs one is a fault, reported on every machine alike."""
-    return Error(
-        "generated code needs functions that kernels do not have: this is a bug of irc",
-        got=", ".join(sorted(missing))[:500],
-        expected=", ".join(sorted(known))[:500],
-    )
+        raise missing_functions_error(missing, given)
 
 
 def _allocate(size: int) -> int:

@@ -22,7 +22,7 @@ from ..machine.cpus import usable_cores
 from .code_image import CodeImage
 from .elf_flatten import image_of
 from .fork_guard import inside_llvm
-from .host_features import load_binding, target_machine
+from .llvm_binding import load_binding, target_machine
 
 _dump_numbers = itertools.count()
 

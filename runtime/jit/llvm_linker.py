@@ -9,10 +9,10 @@ from typing import Any
 
 from ...ir.errors import Error
 from ...plan.target import Target
+from .code_image import missing_functions_error
 from .elf_read import read_object
 from .fork_guard import inside_llvm, reset_in_child
-from .host_features import load_binding, target_machine
-from .image_loader import missing_functions
+from .llvm_binding import load_binding, target_machine
 
 _link_lock = threading.Lock()
 
@@ -79,4 +79,4 @@ def _check_names(objects: Sequence[bytes], given: set[str]) -> None:
     found = [o for data in objects if (o := read_object(data)) is not None]
     known = given.union(*(o.defined_names() for o in found))
     if missing := set[str]().union(*(o.needed_names() for o in found)) - known:
-        raise missing_functions(missing, known)
+        raise missing_functions_error(missing, known)

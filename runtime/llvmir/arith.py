@@ -9,14 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from .half_conversions import (
-    bf16_from_f32,
-    f16_from_f32,
-    f32_from_f16,
-    f32_rounded_to_odd,
-)
 from .values import (
-    F16,
     F32,
     F64,
     I1,
@@ -244,44 +237,26 @@ class Arith(Vectors):
     # -- casts --------------------------------------------------------------------------------
 
     def cast(self, a: Value, element: str, *, signed_: bool = True) -> Value:
-        """Convert every lane to another element type.
+        """Convert every lane to another element type; f16 and bf16 are for HalfCasts.
 
         Integers: widened by their sign or zeros, narrowed modulo 2**bits. Float to integer:
-        toward zero, saturating, NaN -> 0. Integer or float to float: nearest even, f16 and bf16
-        too, denormals kept, on every instruction set. `signed_` is the signedness of the integer
-        side.
+        toward zero, saturating, NaN -> 0. Integer or float to float: nearest even. `signed_` is
+        the signedness of the integer side.
         """
         if a.element == element:
             return a
         to = vec(element, a.lanes)
-        if a.known is not None and not is_float(element):
+        if is_float(element):
+            if is_float(a.type):
+                return self.op(to, f"{'fpext' if element == F64 else 'fptrunc'} {a} to {to}")
+            sign = "si" if signed_ and a.element != I1 else "ui"
+            return self.op(to, f"{sign}tofp {a} to {to}")
+        if a.known is not None:
             n = a.known if signed_ and a.type != I1 else a.known & ((1 << bits_of(a.type)) - 1)
             return integer(n, to)
-        if is_float(element):
-            return self._from_float(a, to) if is_float(a.type) else self._from_int(a, to, signed_)
         if is_float(a.type):
-            wide = f32_from_f16(self, a) if bits_of(a.type) == 16 else a
             name = "fptosi.sat" if signed_ else "fptoui.sat"
-            return self.intrinsic(name, wide, returns=to, by_result=True)
+            return self.intrinsic(name, a, returns=to, by_result=True)
         if bits_of(element) < bits_of(a.type):
             return self.op(to, f"trunc {a} to {to}")
         return self.op(to, f"{'sext' if signed_ and a.element != I1 else 'zext'} {a} to {to}")
-
-    def _from_int(self, a: Value, to: str, signed_: bool) -> Value:
-        element = element_of(to)
-        if bits_of(element) == 16:
-            # f16: what f32 can't hold exactly is infinite anyway. bf16: through f64, exact up to
-            # 32 bits; wider integers beyond 2**53 round twice.
-            through = F32 if element == F16 or bits_of(a.type) <= 16 else F64
-            return self.cast(self.cast(a, through, signed_=signed_), element)
-        return self.op(to, f"{'si' if signed_ and a.element != I1 else 'ui'}tofp {a} to {to}")
-
-    def _from_float(self, a: Value, to: str) -> Value:
-        element = element_of(to)
-        if bits_of(a.type) == 16:
-            return self.cast(f32_from_f16(self, a), element)
-        if bits_of(element) == 16:
-            single = a if a.element == F32 else f32_rounded_to_odd(self, a)
-            narrow = f16_from_f32 if element == F16 else bf16_from_f32
-            return narrow(self, single)
-        return self.op(to, f"{'fpext' if element == F64 else 'fptrunc'} {a} to {to}")

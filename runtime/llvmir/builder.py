@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...plan.target import Target
 from . import values
-from .arith import Arith
+from .half_casts import HalfCasts
 from .values import I1, I32, I64, PTR, Value, bytes_of, integer
 
 Int = Value | int
@@ -154,7 +154,7 @@ class Branch:
             f.open_silent(self._known)
 
 
-class Function(Arith):
+class Function(HalfCasts):
     """Writes one function. Arithmetic and memory words are in Arith; flow is here.
 
     `params` maps the parameters' names to Values. A body that does not end in ret() gets one:
@@ -309,9 +309,11 @@ class Function(Arith):
     # -- calls --------------------------------------------------------------------------------
 
     def call(self, name: str, returns: str, *args: Value, flags: str = "") -> Value:
-        """Call an outside function or intrinsic by its full name; it declares itself."""
         self.module.declare(name, returns, [a.type for a in args])
         return self._call(name, returns, args, flags)
+
+    def nontemporal_metadata(self) -> str:
+        return self.module.nontemporal()
 
     def call_function(self, callee: Function, *args: Value | int) -> Value:
         """Call a Function of the same module; ints take the parameters' types."""

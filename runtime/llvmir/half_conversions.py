@@ -7,13 +7,9 @@ one (F16C, NEON); elsewhere LLVM would call a library that a kernel cannot reach
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...plan.target import Target
+from .arith import Arith
 from .values import BF16, F16, F32, F64, I16, I32, LLVM_F16, Value, vec
-
-if TYPE_CHECKING:
-    from ...plan.target import Target
-    from .arith import Arith
 
 
 def has_f16_conversion(target: Target) -> bool:

@@ -8,7 +8,7 @@ write past an end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...plan.target import Target
 from .values import (
@@ -30,22 +30,28 @@ from .values import (
     vec,
 )
 
-if TYPE_CHECKING:
-    from .builder import Module
-
 _PAIRWISE = {"fadd", "fmul", "add", "mul", "and_", "or_", "xor", "smin", "smax"}
 _PAIRWISE |= {"umin", "umax", "maximum", "minimum", "max_or", "min_or"}
 
 
 class Vectors:
     target: Target
-    module: Module
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.closed = False  # the current block has its terminator
         self._silent: list[bool] = []  # `closed` of the regions being dropped
         self._count = 0
+
+    # What builder.py's Function adds, because it knows its module.
+
+    def call(self, name: str, returns: str, *args: Value, flags: str = "") -> Value:
+        """Call an outside function or intrinsic by its full name; it declares itself."""
+        raise NotImplementedError
+
+    def nontemporal_metadata(self) -> str:
+        """`, !nontemporal !N` for a store."""
+        raise NotImplementedError
 
     # -- text ---------------------------------------------------------------------------------
 
@@ -116,8 +122,7 @@ class Vectors:
         """Call llvm.<name> overloaded by the first argument's type (by_result: both types)."""
         out = returns or args[0].type
         kind = f"{suffix(out)}.{suffix(args[0].type)}" if by_result else suffix(args[0].type)
-        call: Any = self.call  # type: ignore[attr-defined]  # Function has it
-        return call(f"llvm.{name}.{kind}", out, *args, flags=flags)
+        return self.call(f"llvm.{name}.{kind}", out, *args, flags=flags)
 
     def bitcast(self, a: Value, to: str) -> Value:
         return a if a.type == to else self.op(to, f"bitcast {a} to {to}")
@@ -151,7 +156,7 @@ class Vectors:
         self, value: Value, pointer: Value, align: int | None = None, *, stream: bool = False
     ) -> None:
         """stream: bypass the caches (needs the vector's full alignment; for outputs beyond L3)."""
-        hint = self.module.nontemporal() if stream else ""
+        hint = self.nontemporal_metadata() if stream else ""
         self.line(f"store {value}, {pointer}, align {align or _align(value.type)}{hint}")
 
     def mask(self, lanes: int, count: Value | int) -> Value:
@@ -180,9 +185,8 @@ class Vectors:
         if lanes_of(type_) == 1:
             return self._load_if(type_, pointer, mask, other)
         where = integer(align or _align(type_), I32)
-        call: Any = self.call  # type: ignore[attr-defined]
         name = f"llvm.masked.load.{suffix(type_)}.p0"
-        return call(name, type_, pointer, where, mask, other)
+        return self.call(name, type_, pointer, where, mask, other)
 
     def store_masked(
         self, value: Value, pointer: Value, mask: Value, align: int | None = None

@@ -15,11 +15,11 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
 from support.models.encoders import bert, bert_inputs
+from support.plan_steps import gemm_specs
 
 F32, BF16 = DType.f32, DType.bf16
 VOCABULARY = 50
@@ -30,10 +30,6 @@ def encoder() -> Any:
     return irc.read_model(bert(2, 64, 4, 128, VOCABULARY, positions=32, scale=0.2))
 
 
-def products(net: irc.CompiledModel) -> list[GemmSpec]:
-    return [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
-
-
 def test_an_encoder_multiplies_in_bf16_and_stays_close(encoder: Any) -> None:
     inputs = bert_inputs(3, 17, VOCABULARY)
     exact = irc.compile_model(encoder)(inputs)
@@ -42,7 +38,7 @@ def test_an_encoder_multiplies_in_bf16_and_stays_close(encoder: Any) -> None:
     for a, b in zip(found, exact, strict=True):
         error = np.linalg.norm(a - b) / np.linalg.norm(b)
         assert 1e-4 < error < 2e-2
-    specs = products(net)
+    specs = gemm_specs(net.plan)
     assert len(specs) > 8 and all(s.compute_dtype is BF16 for s in specs)
     assert f"bf16 ({len(specs)} of {len(specs)} matrix products" in net.report()
     assert all(o.dtype == np.float32 for o in found)
@@ -50,7 +46,7 @@ def test_an_encoder_multiplies_in_bf16_and_stays_close(encoder: Any) -> None:
 
 def test_f32_stays_f32(encoder: Any) -> None:
     net = irc.compile_model(encoder)
-    assert all(s.compute_dtype is None for s in products(net)) and "bf16" not in net.report()
+    assert all(s.compute_dtype is None for s in gemm_specs(net.plan)) and "bf16" not in net.report()
 
 
 def test_weights_take_half_the_memory() -> None:
@@ -108,7 +104,9 @@ def test_a_file_keeps_the_precision(encoder: Any, tmp_path: Path) -> None:
 
 def test_forged_products_are_refused(encoder: Any) -> None:
     target = host_target()
-    spec = next(s for s in products(irc.compile_model(encoder, precision="bf16")) if s.packed)
+    spec = next(
+        s for s in gemm_specs(irc.compile_model(encoder, precision="bf16").plan) if s.packed
+    )
     verify_specs([spec], target)
     assert spec.packed is not None
     forged = [

@@ -17,13 +17,16 @@ import irc_compiler as irc
 import irc_compiler.ir.ops as o
 import numpy as np
 import pytest
+from irc_compiler.ir import input_check
 from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import MemoryLimitError
 from irc_compiler.ir.limits.interruptible import (
     MIN_INTERRUPTIBLE_BYTES,
     InterruptibleCall,
     call_interruptibly,
 )
 from irc_compiler.ir.limits.memory_budget import Budget, active_budget, use_budget
+from irc_compiler.ir.limits.string_moves import STRING_MOVES
 from onnx import helper
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "models" / "interrupted_call.py"
@@ -115,6 +118,67 @@ def test_strings_are_read_in_pieces() -> None:
         assert values.tolist() == wanted
         assert np.array_equal(values[inverse], texts) and (counts >= 1).all()
         assert np.array_equal(texts[first], values) and counts.sum() == texts.size
+
+
+_TEXTS = np.array([f"text {n}" for n in range(5000)], object).reshape(50, 100)
+_ROWS, _ONE = np.array([3, 0, -1]), np.array(1)
+MOVES: dict[str, tuple[Any, list[Any]]] = {
+    "Broadcast": (o.Broadcast(), [_TEXTS[:, None], np.array([50, 7, 100])]),
+    "Concat": (o.Concat(1), [_TEXTS, _TEXTS[:, :3]]),
+    "DepthToSpace": (o.DepthToSpace("blocks_first", 2), [_TEXTS.reshape(1, 4, 25, 50)]),
+    "Gather": (o.Gather(), [_TEXTS, _ROWS, _ONE]),
+    "Gather outside": (o.Gather(), [_TEXTS, np.array([3, 99999]), _ONE]),
+    "GatherElements": (o.GatherElements(0), [_TEXTS, np.full((3, 100), 2)]),
+    "GatherND": (o.GatherND(), [_TEXTS, np.array([[1, 2], [3, 4]])]),
+    "Reverse": (o.Reverse(), [_TEXTS, np.array([0])]),
+    "ReverseSequence": (o.ReverseSequence(0, 1), [_TEXTS, np.full(50, 7)]),
+    "Roll": (o.Roll(), [_TEXTS, np.array([1]), np.array([0])]),
+    "ScatterNDUpdate": (o.ScatterNDUpdate(), [_TEXTS, np.array([[1, 2]]), _TEXTS[0, :1]]),
+    "ScatterUpdate": (o.ScatterUpdate(), [_TEXTS, np.array([4]), _TEXTS[:1], np.array(0)]),
+    "Select": (o.Select(), [_TEXTS != "text 7", _TEXTS, _TEXTS[:1]]),
+    "Slice": (o.Slice(), [_TEXTS, np.array([9]), np.array([1]), np.array([-2]), np.array([0])]),
+    "SliceScatter": (o.SliceScatter(),
+                     [_TEXTS, _TEXTS[:1], np.array([4]), np.array([5]), _ONE[None]]),
+    "SpaceToDepth": (o.SpaceToDepth("depth_first", 2), [_TEXTS.reshape(1, 2, 50, 50)]),
+    "Split": (o.Split(2), [_TEXTS, _ONE]),
+    "StridedSlice": (o.StridedSlice((0,), (0,)),
+                     [_TEXTS, _ROWS[:1], np.array([40]), np.array([3])]),
+    "Tile": (o.Tile(), [_TEXTS, np.array([2, 3])]),
+    "Transpose": (o.Transpose(), [_TEXTS, np.array([1, 0])]),
+    "VariadicSplit": (o.VariadicSplit(num_outputs=2), [_TEXTS, _ONE, np.array([1, -1])]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_strings_are_moved_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operation itself sees integers only; strings are picked block by block."""
+    op, arrays = MOVES[name]
+    want = op.evaluate(*op.slots(list(arrays), running=True))
+    evaluate, kinds = type(op).evaluate, list[str]()
+
+    def record(self: Any, *slots: Any) -> Any:
+        for slot in slots:
+            given = slot if isinstance(slot, tuple) else (slot,)
+            kinds.extend(a.dtype.kind for a in given if a is not None)
+        return evaluate(self, *slots)
+
+    monkeypatch.setattr(type(op), "evaluate", record)
+    monkeypatch.setattr(input_check, "MIN_STRINGS", 1)
+    found = input_check.evaluate_bounded(op, list(arrays), "")
+    assert kinds and "O" not in kinds
+    for one, other in zip(found, want, strict=True):
+        assert one.dtype == object and np.array_equal(one, other)
+
+
+def test_every_kind_that_moves_strings_is_tried() -> None:
+    assert {op.kind for op, _ in MOVES.values()} == STRING_MOVES
+
+
+def test_moved_strings_are_charged() -> None:
+    """A small model that asks for 2^40 references to one string."""
+    one = np.array(["text"], object)
+    with use_budget(Budget(1 << 20)), pytest.raises(MemoryLimitError):
+        input_check.evaluate_bounded(o.Tile(), [one, np.array([1 << 40])], "here")
 
 
 def test_a_host_step_is_interruptible(monkeypatch: pytest.MonkeyPatch) -> None:

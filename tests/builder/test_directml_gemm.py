@@ -17,14 +17,11 @@ import openvino as ov
 import pytest
 from irc_compiler import ops
 from irc_compiler.compiler.export.xml import to_xml_text, write_xml
+from support.formulas import sigmoid
 from support.models.exact_int8 import OPENVINO_CONFIG
 
 Array = Any
 _erf = np.vectorize(math.erf)
-
-
-def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
 
 
 def _elu(x: Array, a: float) -> Array:
@@ -41,7 +38,7 @@ FORMULAS: dict[str, Callable[..., Array]] = {
     "elu": _elu,
     "celu": lambda x, a: np.maximum(0, x) + np.minimum(0, a * np.expm1(x / a)),
     "scaled_elu": lambda x, a, g: g * _elu(x, a),
-    "sigmoid": _sigmoid,
+    "sigmoid": sigmoid,
     "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
     "tanh": np.tanh,
     "scaled_tanh": lambda x, a, b: a * np.tanh(b * x),
@@ -50,7 +47,7 @@ FORMULAS: dict[str, Callable[..., Array]] = {
     "linear": lambda x, a, b: a * x + b,
     "gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    "swish": lambda x, b: x * _sigmoid(b * x),
+    "swish": lambda x, b: x * sigmoid(b * x),
     "hard_swish": lambda x, a, b: x * np.clip(a * x + b, 0, 1),
     "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
     "clip": lambda x, low, high: np.clip(x, low, high),

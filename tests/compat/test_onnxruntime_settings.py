@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,14 @@ import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import pytest
-from irc_compiler.compat.warn import forget_warnings
 from onnx import TensorProto, helper
 
+from tests.compat.test_onnxruntime_surface import public
 from tests.compat.test_onnxruntime_values import BOTH, X, ort, session, small_model
 
+pytestmark = pytest.mark.usefixtures("warn_again")
 STATE = importlib.import_module("irc_compiler.compat.onnxruntime.capi.onnxruntime_pybind11_state")
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
-
-
-@pytest.fixture(autouse=True)
-def warn_again() -> Iterator[None]:
-    forget_warnings()
-    yield
-    forget_warnings()
 
 
 def warned(options: Any = None, **more: Any) -> list[str]:
@@ -38,10 +32,6 @@ def warned(options: Any = None, **more: Any) -> list[str]:
         ort.InferenceSession(small_model(), options, **more)
     assert all(w.filename == __file__ for w in found)
     return [str(w.message) for w in found]
-
-
-def public(thing: Any) -> set[str]:
-    return {n for n in dir(thing) if not n.startswith("_")}
 
 
 def test_defaults_and_attributes_are_those_of_onnxruntime() -> None:

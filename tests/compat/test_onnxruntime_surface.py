@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from irc_compiler.compat.warn import forget_warnings
 from onnx import TensorProto, helper
 
 from tests.compat.test_onnxruntime_values import BOTH, X, ort, session, small_model
@@ -56,15 +55,11 @@ LEFT_OUT = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("warn_again")
+
+
 def public(thing: Any) -> set[str]:
     return {n for n in dir(thing) if not n.startswith("_")}
-
-
-@pytest.fixture(autouse=True)
-def warn_again() -> Any:
-    forget_warnings()
-    yield
-    forget_warnings()
 
 
 def test_the_module_has_what_onnxruntime_has_or_a_reason() -> None:

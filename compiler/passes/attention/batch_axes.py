@@ -69,16 +69,16 @@ def with_lead(
     if len(level) == len(lead) + 2 or len(have) <= 2:
         return value
     left, wanted = list(lead), list[Dim]()
-    for axis, mine in zip(reversed(range(len(level) - 2)), reversed(have[:-2]), strict=False):
+    for axis, own_size in zip(reversed(range(len(level) - 2)), reversed(have[:-2]), strict=False):
         size, run = level[axis], list[Dim]()
         while left and (not axis or not run or eq(product(run), size) is not True):
             run.insert(0, left.pop())
         # Both have as many elements: the rest is the first axis, whatever its size is called.
         if axis and eq(product(run), size) is not True:
             return MatchFailure("axes of the batch are not split into each other")
-        if eq(mine, 1) is not True and eq(mine, size) is not True:
+        if eq(own_size, 1) is not True and eq(own_size, size) is not True:
             return MatchFailure("it is not known how a mask broadcasts")
-        wanted[:0] = [1] * len(run) if eq(mine, 1) is True else run
+        wanted[:0] = [1] * len(run) if eq(own_size, 1) is True else run
     want = (*wanted, *have[-2:])
     found = add_reshape(patch, value, have, want)
     node = producer(graph, value, "Reshape")

@@ -125,14 +125,14 @@ def _causal(graph: Graph, mask: Mask, scores: Value, hidden: float) -> str:
     if least is None or least < 0:
         return ""
     if isinstance(op, Constant):
-        shown = _constant(op, mask, hidden)
-        if shown is None or eq(rows, shown.shape[-2]) is not True:
+        visible = _constant(op, mask, hidden)
+        if visible is None or eq(rows, visible.shape[-2]) is not True:
             return ""
-        if eq(keys, shown.shape[-1]) is not True:
+        if eq(keys, visible.shape[-1]) is not True:
             return ""
-        m, n = shown.shape
+        m, n = visible.shape
         for name, last in (("first", 0), ("last", n - m)):
-            if np.array_equal(shown, np.tri(m, n, last, dtype=bool)):
+            if np.array_equal(visible, np.tri(m, n, last, dtype=bool)):
                 return name
         return ""
     if mask.fill is None:
@@ -155,5 +155,5 @@ def _constant(op: Constant, mask: Mask, hidden: float) -> Array | None:
     if mask.fill is not None:
         return data.astype(bool) ^ mask.inverted
     wide = data.astype(np.float64)
-    shown = wide == 0
-    return shown if bool((wide[~shown] <= hidden).all()) else None
+    visible = wide == 0
+    return visible if bool((wide[~visible] <= hidden).all()) else None

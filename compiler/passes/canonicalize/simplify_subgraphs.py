@@ -30,14 +30,14 @@ class _Wiring:
     """Inputs of the new node: those it keeps by position, then each other value once."""
 
     inputs: list[Value | None]
-    places: dict[Value, int] = field(default_factory=dict[Value, int])
+    port_of: dict[Value, int] = field(default_factory=dict[Value, int])
 
     def port(self, value: Value) -> int:
         """The input port that feeds this value."""
-        if value not in self.places:
+        if value not in self.port_of:
             self.inputs.append(value)
-            self.places[value] = len(self.inputs) - 1
-        return self.places[value]
+            self.port_of[value] = len(self.inputs) - 1
+        return self.port_of[value]
 
 
 def take_branch(graph: Graph, node: int) -> Patch | None:
@@ -51,26 +51,26 @@ def take_branch(graph: Graph, node: int) -> Patch | None:
     if any(graph_op.effects.value != "none" for graph_op in map(body.op, body.ids())):
         return None
     outside = graph.inputs(node)
-    place: dict[Value, Value] = {}
+    mapped: dict[Value, Value] = {}
     for parameter, port in zip(
         body.parameters, op.then_inputs if taken else op.else_inputs, strict=True
     ):
         source = outside[port]
         if source is None:
             return None
-        place[Value(parameter)] = source
+        mapped[Value(parameter)] = source
     patch = Patch()
-    for inner in body.order():
-        record = body.node(inner)
+    for inner_node in body.order():
+        record = body.node(inner_node)
         if record.op.kind in _INTERFACE:
             continue
-        inputs = [None if v is None else place[v] for v in body.inputs(inner)]
+        inputs = [None if v is None else mapped[v] for v in body.inputs(inner_node)]
         made = patch.add(record.op, *inputs, name=record.name)
-        for value in body.values(inner):
-            place[value] = Value(made.node, value.port)
+        for value in body.values(inner_node):
+            mapped[value] = Value(made.node, value.port)
     outputs = op.then_outputs if taken else op.else_outputs
     for port, result in enumerate(outputs):
-        patch.replace(Value(node, port), place[body.input(body.results[result], 0)])
+        patch.replace(Value(node, port), mapped[body.input(body.results[result], 0)])
     return patch
 
 
@@ -83,11 +83,11 @@ def narrow_branches(graph: Graph, node: int) -> Patch | None:
     ports: list[tuple[int, ...]] = []
     changed = False
     for body, inputs in ((op.then_body, op.then_inputs), (op.else_body, op.else_inputs)):
-        fed = [outside[port] for port in inputs]
-        kept, inner = _drop_parameters(graph, body, fed, [True] * len(fed))
-        changed = changed or inner is not body
-        bodies.append(inner)
-        ports.append(tuple(wiring.port(v) for i in kept if (v := fed[i]) is not None))
+        feeds = [outside[port] for port in inputs]
+        kept, narrowed = _drop_parameters(graph, body, feeds, [True] * len(feeds))
+        changed = changed or narrowed is not body
+        bodies.append(narrowed)
+        ports.append(tuple(wiring.port(v) for i in kept if (v := feeds[i]) is not None))
     if not changed:
         return None
     new = replace(
@@ -116,18 +116,18 @@ def narrow_loop(graph: Graph, node: int) -> Patch | None:
     ]
     if not outputs and not passed:
         return None
-    fed = [outside[p.port] if p.port >= 0 else None for p in ports]
+    feeds = [outside[p.port] if p.port >= 0 else None for p in ports]
     free = [p.mode in ("invariant", "iteration") for p in ports]
-    kept, inner = _drop_parameters(graph, body, fed, free)
-    if inner is body and not passed and len(outputs) == len(op.results):
+    kept, narrowed = _drop_parameters(graph, body, feeds, free)
+    if narrowed is body and not passed and len(outputs) == len(op.results):
         return None
     wiring = _Wiring(outside[:2] if isinstance(op, Loop) else [])
     wired: list[BodyInput] = []
     for i in kept:
-        value = fed[i]
+        value = feeds[i]
         wired.append(ports[i] if value is None else replace(ports[i], port=wiring.port(value)))
     results = tuple(op.results[k] for k in outputs)
-    new = replace(op, body=inner, ports=tuple(wired), results=results)
+    new = replace(op, body=narrowed, ports=tuple(wired), results=results)
     patch = _replace_node(graph, node, new, wiring.inputs, {k: n for n, k in enumerate(outputs)})
     for k, output in enumerate(op.results):
         source = outside[passed[output.result]] if output.result in passed else None
@@ -137,24 +137,24 @@ def narrow_loop(graph: Graph, node: int) -> Patch | None:
 
 
 def _resolve_port(body: Graph, i: int, port: BodyInput) -> BodyInput:
-    """A carried port whose body hands its value on as it came: an invariant one."""
+    """A carried port whose body returns its value unchanged becomes an invariant one."""
     if port.mode != "carried":
         return port
-    handed = body.input(body.results[port.back], 0)
-    while body.op(handed.node).kind == "Identity":
-        handed = body.input(handed.node, 0)
-    same = handed == Value(body.parameters[i])
+    returned = body.input(body.results[port.back], 0)
+    while body.op(returned.node).kind == "Identity":
+        returned = body.input(returned.node, 0)
+    same = returned == Value(body.parameters[i])
     return BodyInput("invariant", port.port) if same else port
 
 
 def _drop_parameters(
-    graph: Graph, body: Graph, fed: Sequence[Value | None], free: Sequence[bool]
+    graph: Graph, body: Graph, feeds: Sequence[Value | None], free: Sequence[bool]
 ) -> tuple[list[int], Graph]:
     """(parameters that stay, the body without the others). A parameter may go where it is `free`:
     it has no uses, or a constant feeds it."""
     kept: list[int] = []
     constants: dict[int, Constant] = {}
-    for i, (node, value) in enumerate(zip(body.parameters, fed, strict=True)):
+    for i, (node, value) in enumerate(zip(body.parameters, feeds, strict=True)):
         op = None if value is None else graph.op(value.node)
         if free[i] and isinstance(op, Constant):
             constants[node] = op
@@ -162,17 +162,17 @@ def _drop_parameters(
             kept.append(i)
     if len(kept) == len(body.parameters):
         return kept, body
-    inner = body.copy()
+    narrowed = body.copy()
     for i, node in enumerate(body.parameters):
         if i in kept:
             continue
         if node in constants:
-            value = Value(inner.add(constants[node], name=inner.node(node).name))
-            for use in inner.uses(Value(node)):
-                inner.connect(value, use)
-        inner.remove(node)
-    infer_graph(inner)
-    return kept, inner
+            value = Value(narrowed.add(constants[node], name=narrowed.node(node).name))
+            for use in narrowed.uses(Value(node)):
+                narrowed.connect(value, use)
+        narrowed.remove(node)
+    infer_graph(narrowed)
+    return kept, narrowed
 
 
 def _replace_node(

@@ -47,8 +47,8 @@ def split_of_concat(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the split has another number of parts")
     patch = Patch()
     for output, (value, _, _) in zip(outputs, pieces, strict=True):
-        part, piece = shape_of(graph, output), shape_of(graph, value)
-        if part is None or piece is None or eq(part[axis], piece[axis]) is not True:
+        slice_shape, piece = shape_of(graph, output), shape_of(graph, value)
+        if slice_shape is None or piece is None or eq(slice_shape[axis], piece[axis]) is not True:
             return MatchFailure("a part is not a whole input of the concatenation")
         patch.replace(output, value)
     return patch
@@ -65,10 +65,10 @@ def _concat(graph: Graph, value: Value) -> tuple[list[tuple[Value, Dim, Dim]], i
     axis, end = op.axis % len(shape), 0
     pieces: list[tuple[Value, Dim, Dim]] = []
     for source in graph.inputs(node):
-        part = shape_of(graph, source)
-        if source is None or part is None:
+        input_shape = shape_of(graph, source)
+        if source is None or input_shape is None:
             return None
-        first, end = end, end + part[axis]
+        first, end = end, end + input_shape[axis]
         pieces.append((source, first, end))
     return pieces, axis, shape
 

@@ -121,8 +121,8 @@ def decompose_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
             return MatchFailure("a shift may be longer than its axis")
         if not shift:
             continue
-        parts = [(axis, -shift, AXIS_END, 1)], [(axis, 0, -shift, 1)]
-        value = patch.add(Concat(axis), *(_slice(patch, value, part) for part in parts))
+        halves = [(axis, -shift, AXIS_END, 1)], [(axis, 0, -shift, 1)]
+        value = patch.add(Concat(axis), *(_slice(patch, value, half) for half in halves))
     return patch.replace(Value(node), value)
 
 
@@ -186,14 +186,14 @@ def decompose_reverse_sequence(graph: Graph, node: int) -> Patch | MatchFailure 
     zero, one = patch.integers(0), patch.integers(1)
     sizes = patch.add(ShapeOf(DType.i64), graph.input(node, 0))
     time = patch.add(Gather(), sizes, patch.integers(axes[1]), zero)
-    places = patch.add(Range(DType.i64), zero, time, one)
+    positions = patch.add(Range(DType.i64), zero, time, one)
     lengths = patch.add(Convert(DType.i64), graph.input(node, 1))
     # A length beyond the axis is the axis.
     lengths = patch.add(Minimum(), lengths, time)
     ends = patch.add(Unsqueeze(), lengths, patch.integers([1]))
-    back = patch.add(Subtract(), patch.add(Subtract(), ends, one), places)
-    inside = patch.add(Less(), places, ends)
-    source = patch.add(Select(), inside, back, places)
+    back = patch.add(Subtract(), patch.add(Subtract(), ends, one), positions)
+    inside = patch.add(Less(), positions, ends)
+    source = patch.add(Select(), inside, back, positions)
     value = patch.add(Gather(batch_dims=1), value, source, one)
     return patch.replace(Value(node), add_transpose(patch, value, inverse(order)))
 

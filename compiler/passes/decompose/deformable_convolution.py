@@ -46,10 +46,10 @@ class _TapBuilder(NodeBuilder):
     def do(self, op: Op, *values: Value | float) -> Value:
         return self.add(op, *(v if isinstance(v, Value) else self.number(v) for v in values))
 
-    def is_within(self, place: Value, axis: int, least: float) -> Value:
+    def is_within(self, coordinate: Value, axis: int, least: float) -> Value:
         """Whether a place is at least `least` and before the end of the axis."""
-        high = self.do(Less(), place, self.sides[axis])
-        return self.add(LogicalAnd(), self.do(GreaterEqual(), place, least), high)
+        high = self.do(Less(), coordinate, self.sides[axis])
+        return self.add(LogicalAnd(), self.do(GreaterEqual(), coordinate, least), high)
 
     def corner(self, y: Value, x: Value, weight: Value) -> Value:
         """Rows at whole places times their weights, 0 outside the image."""
@@ -79,8 +79,8 @@ def decompose_deformable(graph: Graph, node: int) -> Patch | MatchFailure | None
     # Places are counted in f32.
     if sides[0] * sides[1] >= 1 << 24:
         return MatchFailure("a large image")
-    groups, places = op.deformable_group, offsets[1:]
-    kernel, count = filters[1:], places[0] * places[1]
+    groups, output_sizes = op.deformable_group, offsets[1:]
+    kernel, count = filters[1:], output_sizes[0] * output_sizes[1]
     taps, each = kernel[0] * kernel[1], channels // op.deformable_group
     build = _TapBuilder(graph, node, sides, Value(node))
     image, images = graph.input(node, 0), build.sizes(graph.input(node, 0), 0, 1)
@@ -88,7 +88,7 @@ def decompose_deformable(graph: Graph, node: int) -> Patch | MatchFailure | None
     turned = build.add(Transpose(), split, build.ints([0, 1, 3, 2]))
     batch = build.add(Multiply(), images, build.ints([groups]))
     build.rows = build.reshape(turned, batch, sides[0] * sides[1], each)
-    y, x, mask = _places(build, op, batch, places, kernel)
+    y, x, mask = _sample_coordinates(build, op, batch, output_sizes, kernel)
     inside = build.add(
         LogicalAnd(),
         build.is_within(y, 0, _least_place(op)),
@@ -97,16 +97,16 @@ def decompose_deformable(graph: Graph, node: int) -> Patch | MatchFailure | None
     columns = _blend(build, y, x, inside, mask, clamps=not op.pads_bilinearly)
     # [N * groups, places * taps, each] to [N, places, groups * taps * each].
     order = [0, 2, 1, 3]
-    parts = build.reshape(columns, images, groups, count, taps * each)
+    groups_of_columns = build.reshape(columns, images, groups, count, taps * each)
     if groups > 1:
-        parts = build.add(Transpose(), parts, build.ints(order))
-    matrix = build.reshape(parts, images, count, groups * taps * each)
+        groups_of_columns = build.add(Transpose(), groups_of_columns, build.ints(order))
+    matrix = build.reshape(groups_of_columns, images, count, groups * taps * each)
     weights = build.reshape(graph.input(node, 2), outputs, groups, each, taps)
     weights = build.add(Transpose(), weights, build.ints([1, 3, 2, 0]))
     weights = build.reshape(weights, groups * taps * each, outputs)
     product = build.add(MatMul(), matrix, weights)
     made = build.add(Transpose(), product, build.ints([0, 2, 1]))
-    return build.done(build.reshape(made, images, outputs, *places))
+    return build.done(build.reshape(made, images, outputs, *output_sizes))
 
 
 def _least_place(op: DeformableConvolution1) -> float:
@@ -114,18 +114,18 @@ def _least_place(op: DeformableConvolution1) -> float:
     return float(np.nextafter(np.float32(-1), np.float32(0))) if op.pads_bilinearly else 0.0
 
 
-def _places(
+def _sample_coordinates(
     build: _TapBuilder,
     op: DeformableConvolution1,
     batch: Value,
-    places: Sequence[int],
+    output_sizes: Sequence[int],
     kernel: Sequence[int],
 ) -> tuple[Value, Value, Value | None]:
     """Where taps read, y and x, and their mask: [N * groups, places * taps]."""
-    taps, count = kernel[0] * kernel[1], places[0] * places[1]
+    taps, count = kernel[0] * kernel[1], output_sizes[0] * output_sizes[1]
     moves = build.reshape(build.graph.input(build.node, 1), batch, taps, 2, count)
     moves = build.add(Transpose(), moves, build.ints([0, 3, 1, 2]))
-    starts = op.tap_starts(kernel, build.sides, places)
+    starts = op.tap_starts(kernel, build.sides, output_sizes)
     found: list[Value] = []
     for axis in (0, 1):
         own = build.reshape(build.cut(moves, 3, axis, axis + 1), batch, count * taps)
@@ -146,9 +146,9 @@ def _blend(
     """Four rows around each place by their distances; with `clamps` a row behind the last one is
     the last one, otherwise 0."""
     sides: list[list[tuple[Value, Value]]] = []
-    for axis, place in enumerate((y, x)):
-        low = build.add(Floor(), place)
-        far = build.add(Subtract(), place, low)
+    for axis, coordinate in enumerate((y, x)):
+        low = build.add(Floor(), coordinate)
+        far = build.add(Subtract(), coordinate, low)
         near = build.do(Subtract(), 1.0, far)
         high = build.do(Add(), low, 1.0)
         if clamps:
@@ -162,8 +162,8 @@ def _blend(
             weight = build.do(Select(), inside, weight, 0.0)
             outside = build.number(-1.0)
             row = build.add(Select(), inside, rows, outside)
-            part = build.corner(row, columns, weight)
-            total = part if total is None else build.add(Add(), total, part)
+            weighted = build.corner(row, columns, weight)
+            total = weighted if total is None else build.add(Add(), total, weighted)
     assert total is not None
     return total
 

@@ -76,13 +76,13 @@ def decompose_einsum(graph: Graph, node: int) -> Patch | MatchFailure | None:
     patch = Patch()
     while len(terms) > 1:
         left, right, *others = terms
-        kept = "".join(
+        kept_axes = "".join(
             c
             for c in dict.fromkeys(left.letters + right.letters)
             if c in out or any(c in t.letters for t in others)
         )
-        kept = out if not others else kept
-        made = _product(patch, left, right, kept, sizes)
+        kept_axes = out if not others else kept_axes
+        made = _product(patch, left, right, kept_axes, sizes)
         if made is None:
             return MatchFailure("several sizes that are summed over are unknown")
         terms = [made, *others]
@@ -215,8 +215,8 @@ def decompose_one_hot(graph: Graph, node: int) -> Patch | MatchFailure | None:
         below = patch.add(Less(), value, zero)
         value = patch.add(Select(), below, patch.add(Add(), value, size), value)
     wide = patch.add(Unsqueeze(), value, patch.integers([at]))
-    places = np.arange(count, dtype=np.int64).reshape([-1] + [1] * (len(shape) - at))
-    same = patch.add(Equal(), wide, patch.constant(places, DType.i64))
+    positions = np.arange(count, dtype=np.int64).reshape([-1] + [1] * (len(shape) - at))
+    same = patch.add(Equal(), wide, patch.constant(positions, DType.i64))
     return patch.replace(Value(node), patch.add(Select(), same, on, off))
 
 

@@ -55,8 +55,10 @@ class _BagBuilder(NodeBuilder):
 
     def pick(self, indices: Value, axes: int, weights: Value | None) -> Value:
         """Rows of the table, times the weights of the indices (of `axes` axes)."""
-        picked = self.add(Gather(out_of_range="error"), self.table, indices, self.patch.integers(0))
-        rows = self.widen(picked)
+        gathered = self.add(
+            Gather(out_of_range="error"), self.table, indices, self.patch.integers(0)
+        )
+        rows = self.widen(gathered)
         if weights is None:
             return rows
         return self.add(Multiply(), rows, self.unsqueeze_to(self.widen(weights), axes))
@@ -71,8 +73,8 @@ class _BagBuilder(NodeBuilder):
         shape = [count, self.sizes(self.table, 1, self.rank)] if self.rank > 1 else [count]
         target = self.add(Concat(0), *shape) if len(shape) > 1 else count
         zeros = self.add(Broadcast(), self.number(0), target)
-        places = self.add(Unsqueeze(), bags, self.ints([1]))
-        return self.add(ScatterNDUpdate("sum"), zeros, places, rows)
+        bag_indices = self.add(Unsqueeze(), bags, self.ints([1]))
+        return self.add(ScatterNDUpdate("sum"), zeros, bag_indices, rows)
 
     def counts(self, bags: Value, count: Value) -> Value:
         """How many rows each bag has."""

@@ -74,27 +74,29 @@ class _Plane:
         given = [v if isinstance(v, Value) else self.number(v) for v in values]
         return self.patch.add(op, *given)
 
-    def place(self, grid: Value, axis: int, *, corners: bool) -> Value:
+    def unnormalize(self, grid: Value, axis: int, *, corners: bool) -> Value:
         """Where on axis 2 + `axis` of the image the grid's coordinates lie: [N, h, w]."""
         at = 1 - axis
         one, last = self.ints(1), self.ints(3)
-        part = self.patch.add(Slice(), grid, self.ints(at), self.ints(at + 1), one, last)
-        kept = self.patch.add(Slice(), self.patch.add(ShapeOf(DType.i64), grid), *(
+        normalized = self.patch.add(Slice(), grid, self.ints(at), self.ints(at + 1), one, last)
+        sizes = self.patch.add(Slice(), self.patch.add(ShapeOf(DType.i64), grid), *(
             self.ints(n) for n in (0, 3, 1, 0)
         ))  # fmt: skip
-        x = self.do(Add(), self.patch.add(Reshape(), part, kept), 1.0)
+        x = self.do(Add(), self.patch.add(Reshape(), normalized, sizes), 1.0)
         size = self.sizes[axis]
         if corners:
             return self.do(Multiply(), x, self.do(Multiply(), self.do(Subtract(), size, 1.0), 0.5))
         return self.do(Multiply(), self.do(Subtract(), self.do(Multiply(), x, size), 1.0), 0.5)
 
-    def clamp_index(self, place: Value, axis: int) -> tuple[Value, Value]:
+    def clamp_index(self, coordinate: Value, axis: int) -> tuple[Value, Value]:
         """A place kept within the image, and whether it was there."""
         last = self.do(Subtract(), self.sizes[axis], 1.0)
         was = self.do(
-            LogicalAnd(), self.do(GreaterEqual(), place, 0.0), self.do(LessEqual(), place, last)
+            LogicalAnd(),
+            self.do(GreaterEqual(), coordinate, 0.0),
+            self.do(LessEqual(), coordinate, last),
         )
-        return self.do(Maximum(), self.do(Minimum(), place, last), 0.0), was
+        return self.do(Maximum(), self.do(Minimum(), coordinate, last), 0.0), was
 
     def gather_rows(self, y: Value, x: Value, *, zeros: bool, weight: Value | None) -> Value:
         """Rows [N, h, w, C] at whole places, by their weights, and 0 outside where `zeros`."""
@@ -124,7 +126,7 @@ def decompose_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if None in shapes:
         return MatchFailure("a rank is unknown")
     plane, zeros = _Plane(graph, data), outside == "zeros"
-    y, x = (plane.place(grid, axis, corners=op.align_corners) for axis in (0, 1))
+    y, x = (plane.unnormalize(grid, axis, corners=op.align_corners) for axis in (0, 1))
     if mode == "nearest":
         y, x = (plane.do(Round("half_to_even"), v) for v in (y, x))
         found = plane.gather_rows(y, x, zeros=zeros, weight=None)
@@ -132,22 +134,22 @@ def decompose_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if not zeros:
             (y, _), (x, _) = plane.clamp_index(y, 0), plane.clamp_index(x, 1)
         corners = [_neighbor_indices(plane, v) for v in (y, x)]
-        parts = [
+        terms = [
             plane.gather_rows(a, b, zeros=zeros, weight=plane.do(Multiply(), wa, wb))
             for a, wa in corners[0]
             for b, wb in corners[1]
         ]
-        found = parts[0]
-        for part in parts[1:]:
-            found = plane.do(Add(), found, part)
+        found = terms[0]
+        for term in terms[1:]:
+            found = plane.do(Add(), found, term)
     made = plane.patch.add(Transpose(), found, plane.ints(0, 3, 1, 2))
     return plane.patch.replace(Value(node), made)
 
 
-def _neighbor_indices(plane: _Plane, place: Value) -> list[tuple[Value, Value]]:
+def _neighbor_indices(plane: _Plane, coordinate: Value) -> list[tuple[Value, Value]]:
     """The whole places before and behind, with their weights."""
-    before = plane.do(Floor(), place)
-    far = plane.do(Subtract(), place, before)
+    before = plane.do(Floor(), coordinate)
+    far = plane.do(Subtract(), coordinate, before)
     near = plane.do(Subtract(), 1.0, far)
     return [(before, near), (plane.do(Add(), before, 1.0), far)]
 

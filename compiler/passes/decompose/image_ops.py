@@ -48,18 +48,18 @@ def decompose_patches(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if len(sizes) != 2:
             return MatchFailure("the paddings depend on a dynamic size")
         data = _add_pad(build, data, windows.pads(sizes), 0)
-    parts: list[Value] = []
+    pieces: list[Value] = []
     extents = [(n - 1) * rate + 1 for n, rate in zip(op.sizes, op.rates, strict=True)]
     for i in range(op.sizes[0]):
         for j in range(op.sizes[1]):
-            part = data
+            piece = data
             for axis, (at, extent, rate, step) in enumerate(
                 zip((i, j), extents, op.rates, op.strides, strict=True), start=2
             ):
                 behind = extent - 1 - at * rate
-                part = build.cut(part, axis, at * rate, -behind if behind else None, step)
-            parts.append(part)
-    return build.patch.replace(Value(node), build.add(Concat(1), *parts))
+                piece = build.cut(piece, axis, at * rate, -behind if behind else None, step)
+            pieces.append(piece)
+    return build.patch.replace(Value(node), build.add(Concat(1), *pieces))
 
 
 def _add_pad(build: NodeBuilder, data: Value, pads: list[tuple[int, int]], fill: float) -> Value:
@@ -128,8 +128,8 @@ def _planes(build: NodeBuilder, op: ConvertColor, inputs: int) -> list[Value] | 
         both = build.reshape(flat, images, *half, 2)
         return [y, *(build.cut(both, 3, n, n + 1) for n in (0, 1))]
     quarter = area // 4
-    parts = [build.cut(flat, 1, n * quarter, (n + 1) * quarter) for n in (0, 1)]
-    return [y, *(build.reshape(part, images, *half, 1) for part in parts)]
+    pieces = [build.cut(flat, 1, n * quarter, (n + 1) * quarter) for n in (0, 1)]
+    return [y, *(build.reshape(piece, images, *half, 1) for piece in pieces)]
 
 
 def _repeat_elements(build: NodeBuilder, plane: Value, sides: Value) -> Value:

@@ -44,9 +44,9 @@ from ..match.values import dtype_of, shape_of
 _MAX_TAPS = 32
 
 
-def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901 - builds one expression, part by part
-    """The second result of a MaxPool: the number of the first tap that equals the maximum and is
-    not padding. Elements of an image are numbered, and their numbers padded and cut as they are."""
+def decompose_indices(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901 - builds one expression, part by part
+    """Decompose the Indices output of MaxPool: the index of the first tap that equals the maximum
+    and is not padding. An iota of the image is padded and sliced like the image."""
     op = graph.op(node)
     if not isinstance(op, MaxPool8) or not graph.use_count(Value(node, 1)):
         return None
@@ -60,7 +60,7 @@ def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901
             "paddings that follow from sizes, large windows, or a part of the image"
         )
     patch, last = Patch(), len(shape) - 2
-    inner = list(range(2, 2 + last))
+    spatial_axes = list(range(2, 2 + last))
 
     def integers(*values: int) -> Value:
         return patch.integers(values)
@@ -81,31 +81,31 @@ def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901
         return patch.add(Reshape(), plain, patch.add(Concat(0), *parts))
 
     image = sizes(data, 2, 2 + last)
-    places = enumerate_axes(image, image, [1, 1], 0)
+    indices = enumerate_axes(image, image, [1, 1], 0)
     # Windows that begin beyond the data find more there than a pool pads, where it rounds up.
     more = 0 if w.rounding == "floor" else 1
     ends = [p + more * s for p, s in zip(w.pads_end, w.strides, strict=True)]
     padded = any((*w.pads_begin, *ends))
     if padded:
         pads = integers(0, 0, *w.pads_begin), integers(0, 0, *ends)
-        places = patch.add(Pad("constant"), places, *pads, number(-1))
+        indices = patch.add(Pad("constant"), indices, *pads, number(-1))
         data = patch.add(Pad("constant"), data, *pads)
-    strides, axes = integers(*w.strides), integers(*inner)
+    strides, axes = integers(*w.strides), integers(*spatial_axes)
     span = patch.add(Multiply(), sizes(Value(node), 2, 2 + last), strides)
     found: Value | None = None
     for tap in reversed(list(np.ndindex(*op.kernel))):
         begin = [int(t) * d for t, d in zip(tap, w.dilations, strict=True)]
         past = [b + 1 - s for b, s in zip(begin, w.strides, strict=True)]
         end = patch.add(Add(), span, integers(*past))
-        part, at = (
-            patch.add(Slice(), v, integers(*begin), end, strides, axes) for v in (data, places)
+        values, at = (
+            patch.add(Slice(), v, integers(*begin), end, strides, axes) for v in (data, indices)
         )
         if found is None:
             found = at
             continue
-        hit = patch.add(Equal(), part, Value(node))
+        hit = patch.add(Equal(), values, Value(node))
         if dtype.is_float:
-            hit = patch.add(LogicalOr(), hit, patch.add(IsNaN(), part))
+            hit = patch.add(LogicalOr(), hit, patch.add(IsNaN(), values))
         if padded:
             hit = patch.add(LogicalAnd(), hit, patch.add(GreaterEqual(), at, number(0)))
         found = patch.add(Select(), hit, at, found)
@@ -126,6 +126,6 @@ def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901
     return patch.replace(Value(node, 1), found)
 
 
-_RULES = (Rule("place", ("MaxPool",), place),)
+_RULES = (Rule("place", ("MaxPool",), decompose_indices),)
 
 decompose_maxpool_indices = Pass("decompose_maxpool_indices", lambda options: _RULES)

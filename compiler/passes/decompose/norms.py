@@ -103,16 +103,16 @@ def decompose_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     for axis in axes:
         pads = [[n if a == axis else 0 for a in range(len(shape))] for n in (before, op.size // 2)]
         padded = build.add(Pad(), total, *map(build.ints, pads), build.number(0))
-        parts: list[Value] = []
+        terms: list[Value] = []
         for i in range(op.size):
             last = i - op.size + 1
             # The slice that ends with the axis has no end that counts from it.
             stop = last if last else np.iinfo(np.int64).max
             bounds = [build.ints([n]) for n in (i, stop, 1, axis)]
-            parts.append(build.add(Slice(), padded, *bounds))
-        total = parts[0]
-        for part in parts[1:]:
-            total = build.add(Add(), total, part)
+            terms.append(build.add(Slice(), padded, *bounds))
+        total = terms[0]
+        for term in terms[1:]:
+            total = build.add(Add(), total, term)
     factor = build.number(op.alpha / op.size ** len(axes))
     scale = build.add(Add(), build.add(Multiply(), total, factor), build.number(op.bias))
     return build.done(build.add(Divide(), x, build.add(Power(), scale, build.number(op.beta))))

@@ -38,15 +38,15 @@ def decompose_slice_scatter(graph: Graph, node: int) -> Patch | MatchFailure | N
     if any(len(cut) > _MAX_INDICES for _, cut in cuts):
         return MatchFailure("a long slice")
     build = NodeBuilder(graph, node)
-    part = list(shape)
+    slice_shape = list(shape)
     for axis, cut in cuts:
-        part[axis] = len(cut)
+        slice_shape[axis] = len(cut)
     have = shape_of(graph, updates)
-    if have is None or list(have) != part:
-        if not all(isinstance(d, int) for d in part):
+    if have is None or list(have) != slice_shape:
+        if not all(isinstance(d, int) for d in slice_shape):
             return MatchFailure("updates may broadcast to a size known at run time only")
         updates = build.add(
-            Broadcast(), updates, build.ints([d for d in part if isinstance(d, int)])
+            Broadcast(), updates, build.ints([d for d in slice_shape if isinstance(d, int)])
         )
     return build.patch.replace(Value(node), _scatter(build, data, updates, cuts))
 
@@ -63,8 +63,8 @@ def _scatter(
         stop = first + len(cut) * step
         inner = build.cut(data, axis, first, stop if stop >= 0 else -(1 << 62), step)
         updates = _scatter(build, inner, updates, rest)
-    places = build.ints(list(cut))
-    return build.add(ScatterUpdate(), data, places, updates, build.patch.integers(axis))
+    indices = build.ints(list(cut))
+    return build.add(ScatterUpdate(), data, indices, updates, build.patch.integers(axis))
 
 
 def decompose_promotion(graph: Graph, node: int) -> Patch | MatchFailure | None:

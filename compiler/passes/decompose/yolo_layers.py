@@ -38,12 +38,12 @@ def decompose_region(graph: Graph, node: int) -> Patch | MatchFailure | None:
     ]
     if op.do_softmax:
         ends.append((last, op.region_channels, Softmax(2)))
-    parts: list[Value] = []
+    pieces: list[Value] = []
     for start, stop, function in ends:
         if stop > start:
-            part = build.cut(x, 2, start, stop)
-            parts.append(part if function is None else build.add(function, part))
-    joined = build.add(Concat(2), *parts)
+            piece = build.cut(x, 2, start, stop)
+            pieces.append(piece if function is None else build.add(function, piece))
+    joined = build.add(Concat(2), *pieces)
     sizes = [images, build.ints([channels]), build.sizes(data, 2, 3), build.sizes(data, 3, 4)]
     if op.do_softmax:
         axis, end = (normalize_axis(a, 4) for a in (op.axis, op.end_axis))

@@ -174,14 +174,14 @@ def _explain_copy(graph: Graph, value: Value, view: View) -> str:
     where all read it as it lies."""
     pending = [(value, view)]
     while pending:
-        at, lies = pending.pop()
+        at, current = pending.pop()
         for use in graph.uses(at):
             node, kind = use.node, graph.op(use.node).kind
             moved: View | None = None
             if kind == "Transpose" and (order := order_of(graph, node)) is not None:
-                moved = permute(lies, order)
+                moved = permute(current, order)
             elif kind in _MOVES and (shape := shape_of(graph, Value(node))) is not None:
-                moved = reshape(lies, shape)
+                moved = reshape(current, shape)
             elif kind == "Attention":
                 continue
             elif (kind in _PARTS or is_elementwise(graph, node)) and _is_moved(graph, at):
@@ -203,8 +203,8 @@ def _merge_matmuls(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch
     """One product of all weights side by side."""
     first, patch = group[0].product, Patch()
     axis = 0 if first.gemm.transpose_b else 1
-    parts = [m.product.weight.data for m in group]
-    weight = patch.add(_side_by_side(parts, first.weight.dtype, axis))
+    arrays = [m.product.weight.data for m in group]
+    weight = patch.add(_side_by_side(arrays, first.weight.dtype, axis))
     if first.converts is not None:
         weight = patch.add(first.converts, weight)
     addend = None
@@ -212,8 +212,10 @@ def _merge_matmuls(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch
         # -0 is what changes no sum, of 0 and -0 either.
         dtype = dtype_of(graph, Value(group[0].node))
         empty = np.asarray(-0.0, dtype.numpy)
-        parts = [np.broadcast_to(empty, m.columns) if m.addend is None else m.addend for m in group]
-        addend = patch.add(_side_by_side(parts, dtype, 0))
+        arrays = [
+            np.broadcast_to(empty, m.columns) if m.addend is None else m.addend for m in group
+        ]
+        addend = patch.add(_side_by_side(arrays, dtype, 0))
     merged = patch.add(first.gemm, rows, weight, addend)
     numbers = (-1, [m.columns for m in group])
     given = (patch.integers(n) for n in numbers)
@@ -226,9 +228,9 @@ def _merge_matmuls(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch
 def _side_by_side(arrays: Sequence[Array], dtype: DType, axis: int) -> Constant:
     """Arrays as one. Where all come from files, so does it: models of equal files share it."""
     joined = np.concatenate(arrays, axis)
-    places: list[FileSlice | None] = [place_of(a) for a in arrays]
-    if all(p is not None for p in places):
-        note(joined, ("side by side", axis, *places))
+    slices: list[FileSlice | None] = [place_of(a) for a in arrays]
+    if all(p is not None for p in slices):
+        note(joined, ("side by side", axis, *slices))
     return Constant.of(joined, dtype)
 
 

@@ -37,10 +37,10 @@ def pick_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     codes, shape = constants[0], constants[0].data.shape
     if codes.data.size * 4 <= LARGE_WEIGHT_BYTES:
         return None
-    picked, axes = shape_of(graph, picks), known_axes(graph, where, len(shape))
-    if picked is None or not axes or getattr(op, "batch_dims", 0):
+    index_shape, axes = shape_of(graph, picks), known_axes(graph, where, len(shape))
+    if index_shape is None or not axes or getattr(op, "batch_dims", 0):
         return MatchFailure("the places are of unknown rank, or batched, or along an unknown axis")
-    axis, rank = axes[0], len(picked)
+    axis, rank = axes[0], len(index_shape)
     group = normalize_axis(form.axis, len(shape)) if form.group else -1
     if group == axis:
         return MatchFailure("the elements that are picked share scales")
@@ -60,8 +60,8 @@ def pick_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
             sizes[axis] = shape[axis]
             array = np.ascontiguousarray(np.broadcast_to(array, sizes))
         made.append(_gather_parameters(patch, op, array, dtype, axis, rank, picks, where))
-    place = group + rank - 1 if group > axis else group
-    axis_of_groups = place if form.group else form.axis
+    scale_axis = group + rank - 1 if group > axis else group
+    axis_of_groups = scale_axis if form.group else form.axis
     result = patch.add(Dequantize(axis_of_groups, form.group), *made)
     if converted is not None:
         to = graph.op(converted)

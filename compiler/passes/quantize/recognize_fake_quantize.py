@@ -53,11 +53,11 @@ def _steps(low: Array, high: Array, levels: int) -> _Steps | None:
     with np.errstate(all="ignore"):
         bottom = low.astype(np.float64)
         step = (high.astype(np.float64) - bottom) / (levels - 1)
-        place = -bottom / step
-        zero = np.rint(place)
-    if not (np.isfinite(place).all() and (step > 0).all()):
+        exact = -bottom / step
+        zero = np.rint(exact)
+    if not (np.isfinite(exact).all() and (step > 0).all()):
         return None
-    if (np.abs(place - zero) > _TOLERANCE).any() or (zero < 0).any() or (zero > 255).any():
+    if (np.abs(exact - zero) > _TOLERANCE).any() or (zero < 0).any() or (zero > 255).any():
         return None
     return _Steps(step, zero)
 
@@ -99,10 +99,10 @@ def _reaches_product(graph: Graph, node: int, depth: int) -> bool:
 def _weights(node: int, op: FakeQuantize, arrays: list[Array], steps: _Steps) -> Patch:
     """The bytes of a constant: without a zero point where i8 can do without."""
     (values,) = op.evaluate(*arrays)
-    place = np.rint(values.astype(np.float64) / steps.step)
+    exact = np.rint(values.astype(np.float64) / steps.step)
     signed = bool((steps.zero <= 128).all() and (op.levels - 1 - steps.zero <= 127).all())
     dtype = DType.i8 if signed else DType.u8
-    codes = place if signed else place + steps.zero
+    codes = exact if signed else exact + steps.zero
     patch = Patch()
     zero = None if signed else patch.constant(steps.zero, dtype)
     scale = patch.constant(steps.step, DType.f32)

@@ -91,12 +91,17 @@ def _match_repeat(graph: Graph, value: Value) -> tuple[Value, int, int] | None:
         return None
     op = graph.op(node)
     source, picks, axis = (graph.input(node, i) for i in range(3))
-    places, where = graph.op(picks.node), graph.op(axis.node)
-    if not isinstance(places, Constant) or not isinstance(where, Constant):
+    positions, where = graph.op(picks.node), graph.op(axis.node)
+    if not isinstance(positions, Constant) or not isinstance(where, Constant):
         return None
-    if not isinstance(op, Gather) or op.batch_dims or places.data.ndim != 1 or where.data.size != 1:
+    if (
+        not isinstance(op, Gather)
+        or op.batch_dims
+        or positions.data.ndim != 1
+        or where.data.size != 1
+    ):
         return None
-    listed = places.data
+    listed = positions.data
     group = int(np.count_nonzero(listed == 0))
     if not group or not np.array_equal(listed, np.arange(listed.size) // group):
         return None
@@ -243,8 +248,8 @@ def type_error(op: Op, shapes: Sequence[Shape], spreads: Sequence[Shape | None])
             continue
         if broadcasts_to(own, shape) is not True:
             return "a scale or zero point does not broadcast to its operand"
-        places = range(-len(own), 0)
-        if any(eq(own[i], 1) is not True and i not in free for i in places):
+        positions = range(-len(own), 0)
+        if any(eq(own[i], 1) is not True and i not in free for i in positions):
             return "a scale or zero point varies along an axis that is summed"
     return None
 

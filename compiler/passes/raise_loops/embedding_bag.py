@@ -65,56 +65,56 @@ class _BodyScope:
 
     def resolve_origin(self, value: Value) -> tuple[_BodyScope, Value]:
         """The value where it is made: parameters of branches lead outwards."""
-        place = self
-        while place.outer is not None and value.node in place.feeds:
-            fed = place.feeds[value.node]
-            assert fed is not None
-            place, value = place.outer, fed
-        return place, value
+        scope = self
+        while scope.outer is not None and value.node in scope.feeds:
+            source = scope.feeds[value.node]
+            assert source is not None
+            scope, value = scope.outer, source
+        return scope, value
 
     def skip_reshapes(self, value: Value) -> tuple[_BodyScope, Value]:
         """The same without what changes shape or type only."""
-        place, value = self.resolve_origin(value)
-        while place.graph.op(value.node).kind in _MOVING:
-            place, value = place.resolve_origin(place.graph.input(value.node, 0))
-        return place, value
+        scope, value = self.resolve_origin(value)
+        while scope.graph.op(value.node).kind in _MOVING:
+            scope, value = scope.resolve_origin(scope.graph.input(value.node, 0))
+        return scope, value
 
     def loop_invariant(self, value: Value) -> Value | Constant | None:
         """What is the same in all iterations: a value around the loop, or a constant."""
-        place, value = self.resolve_origin(value)
-        op = place.graph.op(value.node)
+        scope, value = self.resolve_origin(value)
+        op = scope.graph.op(value.node)
         if isinstance(op, Constant):
             return op
-        return place.feeds.get(value.node) if place.outer is None else None
+        return scope.feeds.get(value.node) if scope.outer is None else None
 
     def step(self, value: Value) -> int | None:
         """c where the value is the iteration's number plus c."""
-        place, at = self.skip_reshapes(value)
-        if place.outer is None and at.node in place.feeds and place.feeds[at.node] is None:
+        scope, at = self.skip_reshapes(value)
+        if scope.outer is None and at.node in scope.feeds and scope.feeds[at.node] is None:
             return 0
-        if place.graph.op(at.node).kind != "Add":
+        if scope.graph.op(at.node).kind != "Add":
             return None
         for own, other in ((0, 1), (1, 0)):
-            there, value = place.resolve_origin(place.graph.input(at.node, other))
+            there, value = scope.resolve_origin(scope.graph.input(at.node, other))
             more = known_ints(there.graph.fact(value))
-            found = place.step(place.graph.input(at.node, own))
+            found = scope.step(scope.graph.input(at.node, own))
             if found is not None and more is not None and len(more) == 1:
                 return found + more[0]
         return None
 
     def element(self, value: Value) -> tuple[Value | Constant, int] | None:
         """An array and c where the value is the array's element of the iteration's number + c."""
-        place, at = self.skip_reshapes(value)
-        graph, op = place.graph, place.graph.op(at.node)
+        scope, at = self.skip_reshapes(value)
+        graph, op = scope.graph, scope.graph.op(at.node)
         if not isinstance(op, Gather | Slice):
             return None
         array, first = (
-            place.loop_invariant(graph.input(at.node, 0)),
-            place.step(graph.input(at.node, 1)),
+            scope.loop_invariant(graph.input(at.node, 0)),
+            scope.step(graph.input(at.node, 1)),
         )
         if array is None or first is None:
             return None
-        if isinstance(op, Slice) and place.step(graph.input(at.node, 2)) != first + 1:
+        if isinstance(op, Slice) and scope.step(graph.input(at.node, 2)) != first + 1:
             return None
         return array, first
 
@@ -143,8 +143,8 @@ def sum_bags(graph: Graph, node: int) -> Patch | MatchFailure | None:
     counted = _match_counted_loop(graph, node, op)
     if counted is None:
         return None
-    place, count = counted
-    found = _bags(place, op.body.input(op.body.results[out.result], 0))
+    scope, count = counted
+    found = _bags(scope, op.body.input(op.body.results[out.result], 0))
     if found is None:
         return None
     return _build_bag(graph, node, found, count)
@@ -165,8 +165,8 @@ def _match_counted_loop(graph: Graph, node: int, op: Loop) -> tuple[_BodyScope, 
                 return None
             feeds[parameter] = None
             counters.append(port.back)
-    place = _BodyScope(body, feeds)
-    if any(place.step(body.input(body.results[back], 0)) != 1 for back in counters):
+    scope = _BodyScope(body, feeds)
+    if any(scope.step(body.input(body.results[back], 0)) != 1 for back in counters):
         return None
     if op.condition < 0 or not _is_true(graph, outside[1]):
         return None
@@ -174,14 +174,14 @@ def _match_counted_loop(graph: Graph, node: int, op: Loop) -> tuple[_BodyScope, 
     trips = None if outside[0] is None else _single(graph.known_value(outside[0]))
     endless = trips is None or (isinstance(trips, int) and trips < 0)
     if _is_true(body, again):
-        return None if endless or trips is None else (place, trips)
-    at, less = place.skip_reshapes(again)
+        return None if endless or trips is None else (scope, trips)
+    at, less = scope.skip_reshapes(again)
     if not endless or at.graph.op(less.node).kind != "Less":
         return None
     bags = _single(at.graph.known_value(at.graph.input(less.node, 1)))
     if at.step(at.graph.input(less.node, 0)) != 1 or not isinstance(bags, int) or bags < 1:
         return None
-    return place, bags
+    return scope, bags
 
 
 def _single(known: np.ndarray | None) -> Dim | None:
@@ -195,56 +195,56 @@ def _is_true(graph: Graph, value: Value | None) -> bool:
     return value is None or (known is not None and bool(np.all(known)))
 
 
-def _bags(place: _BodyScope, value: Value) -> _Bags | None:
+def _bags(scope: _BodyScope, value: Value) -> _Bags | None:
     """What an iteration hands out, where that is a bag's reduction."""
-    place, at = place.resolve_origin(value)
-    while place.graph.op(at.node).kind in ("Unsqueeze", "Identity"):
-        place, at = place.resolve_origin(place.graph.input(at.node, 0))
-    graph, op = place.graph, place.graph.op(at.node)
+    scope, at = scope.resolve_origin(value)
+    while scope.graph.op(at.node).kind in ("Unsqueeze", "Identity"):
+        scope, at = scope.resolve_origin(scope.graph.input(at.node, 0))
+    graph, op = scope.graph, scope.graph.op(at.node)
     if isinstance(op, If):
-        return _match_empty_guard(place, at.node, op)
+        return _match_empty_guard(scope, at.node, op)
     if op.kind not in _REDUCTIONS or known_axes(graph, graph.input(at.node, 1), 2) != [0]:
         return None
-    inner, part = place.resolve_origin(graph.input(at.node, 0))
+    inner, sliced = scope.resolve_origin(graph.input(at.node, 0))
     numbers = None
-    if inner.graph.op(part.node).kind == "Gather":
-        rows = inner.loop_invariant(inner.graph.input(part.node, 0))
-        axis = inner.graph.known_value(inner.graph.input(part.node, 2))
+    if inner.graph.op(sliced.node).kind == "Gather":
+        rows = inner.loop_invariant(inner.graph.input(sliced.node, 0))
+        axis = inner.graph.known_value(inner.graph.input(sliced.node, 2))
         if rows is None or axis is None or axis.reshape(-1)[0] != 0:
             return None
-        inner, part = inner.resolve_origin(inner.graph.input(part.node, 1))
-        cut = _match_slice(inner, part)
+        inner, sliced = inner.resolve_origin(inner.graph.input(sliced.node, 1))
+        cut = _match_slice(inner, sliced)
         numbers = cut[0] if cut else None
     else:
-        cut = _match_slice(inner, part)
+        cut = _match_slice(inner, sliced)
         rows = cut[0] if cut else None
     if cut is None or rows is None:
         return None
     return _Bags(rows, numbers, cut[1], cut[2], op.kind)
 
 
-def _match_slice(place: _BodyScope, value: Value) -> Any:
+def _match_slice(scope: _BodyScope, value: Value) -> Any:
     """An array, and the elements of others between which a Slice of it lies."""
-    graph = place.graph
+    graph = scope.graph
     if not isinstance(graph.op(value.node), Slice):
         return None
     inputs = graph.inputs(value.node)
-    array, step = place.loop_invariant(graph.input(value.node, 0)), graph.input(value.node, 3)
+    array, step = scope.loop_invariant(graph.input(value.node, 0)), graph.input(value.node, 3)
     if isinstance(graph.op(step.node), Broadcast):
         step = graph.input(step.node, 0)
     if len(inputs) > 4 and known_axes(graph, inputs[4], 2) != [0]:
         return None
-    starts, ends = (place.element(graph.input(value.node, port)) for port in (1, 2))
+    starts, ends = (scope.element(graph.input(value.node, port)) for port in (1, 2))
     if array is None or constant_scalar(graph, step) != 1 or starts is None or ends is None:
         return None
     return array, starts, ends
 
 
-def _match_empty_guard(place: _BodyScope, node: int, op: If) -> _Bags | None:
+def _match_empty_guard(scope: _BodyScope, node: int, op: If) -> _Bags | None:
     """An If that gives zeros for an empty bag."""
-    graph = place.graph
+    graph = scope.graph
     inputs = graph.inputs(node)
-    at, equal = place.skip_reshapes(graph.input(node, 0))
+    at, equal = scope.skip_reshapes(graph.input(node, 0))
     if at.graph.op(equal.node).kind != "Equal":
         return None
     zeros = op.then_body.known_value(
@@ -254,7 +254,7 @@ def _match_empty_guard(place: _BodyScope, node: int, op: If) -> _Bags | None:
         parameter: inputs[port]
         for parameter, port in zip(op.else_body.parameters, op.else_inputs, strict=True)
     }
-    inner = _BodyScope(op.else_body, feeds, place)
+    inner = _BodyScope(op.else_body, feeds, scope)
     found = _bags(inner, op.else_body.input(op.else_body.results[op.else_outputs[0]], 0))
     sides = [at.element(at.graph.input(equal.node, port)) for port in (0, 1)]
     if zeros is None or np.any(zeros != 0) or found is None:
@@ -304,9 +304,11 @@ def _add_segment_sums(patch: Patch, rows: Value, bounds: Value, width: int, dtyp
     begins = patch.add(Minimum(), bounds, total)
     marks = patch.add(ScatterElementsUpdate(reduction="sum"), marks, begins, ones, zero)
     numbers = _part(patch, patch.add(CumSum(), marks, zero), 0, -1)
-    places = patch.add(Add(), patch.add(ShapeOf(DType.i64), bounds), one)
+    count_with_end = patch.add(Add(), patch.add(ShapeOf(DType.i64), bounds), one)
     nothing = patch.constant(0, dtype)
-    to = patch.add(Broadcast(), nothing, patch.add(Concat(0), places, patch.integers([width])))
+    to = patch.add(
+        Broadcast(), nothing, patch.add(Concat(0), count_with_end, patch.integers([width]))
+    )
     at = patch.add(Unsqueeze(), numbers, one)
     return _part(patch, patch.add(ScatterNDUpdate(reduction="sum"), to, at, rows), 1, -1)
 

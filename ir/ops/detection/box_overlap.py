@@ -7,9 +7,17 @@ from collections.abc import Callable
 import numpy as np
 
 from ...errors import ShapeError
+from ...limits.memory_budget import active_budget, charge_bytes
 from ...op import Array
 
 Overlap = Callable[[Array, Array], Array]
+# Python's objects for one box that is kept: its score, class and position in a tuple or a list.
+KEPT_BOX_BYTES = 360
+
+
+def charge_kept(count: int) -> None:
+    """Charge this thread's budget with Python's objects for boxes that are kept."""
+    charge_bytes(KEPT_BOX_BYTES * count, f"{count} boxes")
 
 
 def intersection_over_union(box: Array, others: Array, offset: float = 0.0) -> Array:
@@ -26,10 +34,17 @@ def intersection_over_union(box: Array, others: Array, offset: float = 0.0) -> A
 
 
 def suppress_overlaps(
-    boxes: Array, threshold: float, limit: int | None, overlap: Overlap
+    boxes: Array,
+    threshold: float,
+    limit: int | None,
+    overlap: Overlap,
+    scratch_width: int = 16,
 ) -> list[int]:
     """Positions of the boxes kept, at most `limit`: a box is dropped if its overlap with a kept one
-    before it exceeds `threshold`. `boxes` [n, ...] are in the order of preference."""
+    before it exceeds `threshold`. `boxes` [n, ...] are in the order of preference. `overlap` has
+    `scratch_width` numbers of the boxes' type per box as temporaries."""
+    size = len(boxes) * (scratch_width * boxes.itemsize + 40)
+    active_budget().require(size, f"overlaps of {len(boxes)} boxes")
     alive, kept = np.ones(len(boxes), bool), list[int]()
     for i in range(len(boxes)):
         if limit is not None and len(kept) >= limit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from ...dims import Dim, exact_quotient
 from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
+from ..accumulate import computing_bytes, narrow_array, widen_array, widened_bytes
 from ..math.elementwise import FLOATS
 from ..shape_inference import (
     fresh_symbol,
@@ -20,7 +21,12 @@ from ..shape_inference import (
     require_rank,
     same_size,
 )
-from .box_overlap import intersection_over_union, order_by_score, suppress_overlaps
+from .box_overlap import (
+    charge_kept,
+    intersection_over_union,
+    order_by_score,
+    suppress_overlaps,
+)
 
 # One detection: class, prior.
 _Kept = list[tuple[int, int]]
@@ -60,6 +66,19 @@ class DetectionOutput(Op):
     input_height: int = 1
     input_width: int = 1
     objectness_score: float = 0.0
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        sizes = [0 if t is None else t.elements for t in inputs]
+        item = computing_bytes(outputs[0].dtype)
+        # Deltas, sizes, centres, halves and corners of all boxes, of refined priors before; scores
+        # without background; priors. Charged where they are found: the boxes that are kept.
+        return (
+            item * (6 * (sizes[0] + sum(sizes[4:])) + 2 * sizes[1] + 2 * sizes[2])
+            + item * outputs[0].elements
+            + widened_bytes(*inputs)
+        )
 
     @property
     def _prior_size(self) -> int:
@@ -199,6 +218,7 @@ class DetectionOutput(Op):
             order = found[order_by_score(column[found], self.top_k)]
             own = boxes[order, 0 if self.share_location else label]
             chosen = suppress_overlaps(own, self.nms_threshold, None, intersection_over_union)
+            charge_kept(len(chosen))
             kept += [(label, int(order[i])) for i in chosen]
         return kept
 
@@ -216,6 +236,7 @@ class DetectionOutput(Op):
             own = order[labels[order] == label]
             corners = boxes[own, 0 if self.share_location else label]
             chosen = suppress_overlaps(corners, self.nms_threshold, None, intersection_over_union)
+            charge_kept(len(chosen))
             kept += [(label, int(own[i])) for i in chosen]
         return kept
 

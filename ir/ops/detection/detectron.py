@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
+from ..accumulate import computing_bytes, narrow_array, widen_array, widened_bytes
 from ..math.elementwise import FLOATS
 from ..nn.grid_sample_roi import ROIAlign
 from ..shape_inference import (
@@ -24,7 +25,12 @@ from ..shape_inference import (
     require_rank,
     same_size,
 )
-from .box_overlap import intersection_over_union, order_by_score, suppress_overlaps
+from .box_overlap import (
+    charge_kept,
+    intersection_over_union,
+    order_by_score,
+    suppress_overlaps,
+)
 from .proposal import MAX_LOG_GROWTH
 
 # Boxes of up to this side are read from the third level of the feature pyramid.
@@ -46,6 +52,16 @@ def _move(boxes: Array, deltas: Array, limit: float) -> Array:
     centre = deltas[..., :2] * size + boxes[..., :2] + size / 2
     half = np.exp(np.minimum(deltas[..., 2:], limit)) * size / 2
     return np.concatenate([centre - half, centre + half - 1], axis=-1)
+
+
+def _moving_bytes(inputs: Sequence[TensorType | None], deltas: int) -> int:
+    """Temporaries of `_move` with deltas of input `deltas`, of clipping, and of ordering scores."""
+    moved = inputs[deltas]
+    if moved is None:
+        return 0
+    item = computing_bytes(moved.dtype)
+    # Deltas, sizes, centres, halves and corners; scores, masks and orders of an eighth as many.
+    return (6 * item + 8) * moved.elements + widened_bytes(*inputs)
 
 
 def _pad_rows(rows: Array, count: int) -> Array:
@@ -72,6 +88,11 @@ class ExperimentalDetectronDetectionOutput(Op):
     class_agnostic_box_regression: bool = False
     max_delta_log_wh: float = MAX_LOG_GROWTH
     deltas_weights: tuple[float, ...] = (10.0, 10.0, 5.0, 5.0)
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _moving_bytes(inputs, 1) + 16 * sum(t.elements for t in outputs)
 
     def infer(self, rois: Fact, deltas: Fact, scores: Fact, im_info: Fact) -> tuple[Type, ...]:
         dtype = _check(
@@ -116,6 +137,7 @@ class ExperimentalDetectronDetectionOutput(Op):
             order = found[order_by_score(given[found, label])]
             limit = None if self.post_nms_count == -1 else self.post_nms_count
             chosen = suppress_overlaps(moved[order, label], self.nms_threshold, limit, overlap)
+            charge_kept(len(chosen))
             kept += [(float(given[order[i], label]), label, int(order[i])) for i in chosen]
         if len(kept) > self.max_detections_per_image:
             kept.sort(key=lambda k: (-k[0], k[2]))
@@ -147,6 +169,11 @@ class ExperimentalDetectronGenerateProposalsSingleImage(Op):
     nms_threshold: float
     post_nms_count: int
     pre_nms_count: int
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _moving_bytes(inputs, 2) + 16 * sum(t.elements for t in outputs)
 
     def infer(self, im_info: Fact, anchors: Fact, deltas: Fact, scores: Fact) -> tuple[Type, ...]:
         dtype = _check(
@@ -197,6 +224,12 @@ class ExperimentalDetectronPriorGridGenerator(Op):
     w: int = 0
     stride_x: float = 0.0
     stride_y: float = 0.0
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        narrow = outputs[0].dtype is not DType.f32
+        return (4 if narrow else 0) * outputs[0].elements + widened_bytes(inputs[0])
 
     def infer(self, priors: Fact, feature_map: Fact, im_data: Fact) -> tuple[Type, ...]:
         dtype = _check(
@@ -250,6 +283,13 @@ class ExperimentalDetectronROIFeatureExtractor(Op):
     pyramid_scales: tuple[int, ...]
     aligned: bool = False
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # Per level the map in f64, and the features of its regions in f64 and in f32.
+        largest = max((12 * t.elements for t in inputs[1:] if t is not None), default=0)
+        return largest + 20 * outputs[0].elements + 48 * outputs[1].elements
+
     def infer(self, rois: Fact, features: tuple[Fact, ...]) -> tuple[Type, ...]:
         dtype = _check(("rois", rois, 2), *(("features", f, 4) for f in features))
         if len(features) != len(self.pyramid_scales) or min(self.pyramid_scales) < 1:
@@ -301,6 +341,13 @@ class ExperimentalDetectronTopKROIs(Op):
     version: ClassVar[int] = 6
     inputs: ClassVar[tuple[Port, ...]] = (Port("rois"), Port("probs"))
     max_rois: int
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        probs = inputs[1]
+        kept = outputs[0].elements * outputs[0].dtype.numpy.itemsize
+        return kept + (0 if probs is None else 20 * probs.elements)
 
     def infer(self, rois: Fact, probs: Fact) -> tuple[Type, ...]:
         dtype = _check(("rois", rois, 2), ("probs", probs, 1))

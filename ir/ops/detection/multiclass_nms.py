@@ -11,10 +11,10 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
-from ...limits.memory_budget import charge_array
+from ...limits.memory_budget import active_budget
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
+from ..accumulate import narrow_array, widen_array, widened_bytes
 from ..math.elementwise import FLOATS, INTEGERS
 from ..shape_inference import (
     fresh_symbol,
@@ -24,7 +24,7 @@ from ..shape_inference import (
     require_rank,
     same_size,
 )
-from .box_overlap import order_by_score
+from .box_overlap import charge_kept, order_by_score
 
 
 class _Chosen(NamedTuple):
@@ -56,6 +56,14 @@ class _ChoosingBoxes(Op):
     keep_top_k: int = -1
     background_class: int = -1
     normalized: bool = True
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        boxes = inputs[0]
+        # Orders and masks of one class's boxes. Charged where they are found: the boxes that are
+        # kept, and what is made of all pairs.
+        return widened_bytes(*inputs) + (0 if boxes is None else 24 * boxes.elements)
 
     def _infer_chosen(self, boxes: Fact, scores: Fact, images: Dim) -> tuple[Type, ...]:
         dtype = one_dtype(boxes, scores)
@@ -99,9 +107,11 @@ class _ChoosingBoxes(Op):
     def _outputs(
         self, rows: Sequence[_Chosen], places: Sequence[int], counts: Sequence[int], dtype: Any
     ) -> tuple[Array, ...]:
-        values: Array = np.array([[c.label, c.score, *c.box] for c in rows], np.float64)
+        values: Array = np.empty((len(rows), 6), np.float64)
+        for n, c in enumerate(rows):
+            values[n, 0], values[n, 1], values[n, 2:] = c.label, c.score, c.box
         return (
-            narrow_array(values.reshape(-1, 6), dtype),
+            narrow_array(values, dtype),
             np.array(places, self.output_type.numpy).reshape(-1, 1),
             np.array(counts, self.output_type.numpy),
         )
@@ -109,7 +119,6 @@ class _ChoosingBoxes(Op):
 
 def _pair_overlaps(boxes: Array, *, normalized: bool) -> Array:
     """IoU of every pair of boxes [n, 4]; 0 where they are disjoint."""
-    charge_array((len(boxes), len(boxes), 4), boxes.dtype)
     offset = 0 if normalized else 1
     low = np.maximum(boxes[:, None, :2], boxes[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
@@ -158,9 +167,11 @@ class MatrixNms(_ChoosingBoxes):
                     continue
                 order = self._candidates(values[n, label], inclusive=False)
                 lowered = self._decay_scores(corners[n, order], values[n, label, order])
+                chosen = np.flatnonzero(lowered > self.post_threshold)
+                charge_kept(len(chosen))
                 found += [
                     _Chosen(n, label, int(order[i]), float(lowered[i]), corners[n, order[i]])
-                    for i in np.flatnonzero(lowered > self.post_threshold)
+                    for i in chosen
                 ]
             images.append(self._limit(found))
         rows = self._result(images)
@@ -171,6 +182,9 @@ class MatrixNms(_ChoosingBoxes):
         """Scores of boxes that are sorted by score, lowered by those before them."""
         if not len(boxes):
             return scores
+        # Sides and corners of the overlaps of all pairs, then overlaps and decays.
+        pairs = len(boxes) ** 2
+        active_budget().require(10 * pairs * boxes.itemsize, f"overlaps of {pairs} pairs of boxes")
         overlaps = np.tril(_pair_overlaps(boxes, normalized=self.normalized), -1)
         most = overlaps.max(axis=1)
         if self.decay_function.lower() == "gaussian":
@@ -249,6 +263,7 @@ class MulticlassNms8(_ChoosingBoxes):
                 continue
             order = self._candidates(scores[label], inclusive=True)
             kept = self._suppress(boxes[label, order])
+            charge_kept(len(kept))
             found += [
                 _Chosen(
                     image,

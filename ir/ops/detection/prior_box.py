@@ -30,6 +30,7 @@ class _PriorBoxes(Op):
     then their variances."""
 
     inputs: ClassVar[tuple[Port, ...]] = (Port("output_size"), Port("image_size"))
+    scratch_copies: ClassVar[int] = 3
 
     def prior_count(self) -> int:
         """Boxes per cell. ShapeError where the attributes contradict each other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
+from ..accumulate import computing_bytes, narrow_array, widen_array, widened_bytes
 from ..math.elementwise import FLOATS
 from ..shape_inference import (
     count_of,
@@ -29,6 +30,24 @@ from .box_overlap import intersection_over_union, order_by_score, suppress_overl
 F32 = np.float32
 # GenerateProposals limits the logarithm of a side's growth to this.
 MAX_LOG_GROWTH = math.log(1000.0 / 16.0)
+
+
+def _proposing_bytes(
+    inputs: Sequence[TensorType | None], outputs: Sequence[TensorType], deltas: int, most: int
+) -> int:
+    """Temporaries of proposals from the deltas of input `deltas`, at most `most` of an image."""
+    moves = inputs[deltas]
+    if moves is None or not moves.shape or not moves.is_static:
+        return 0
+    images = moves.shape[0]
+    assert isinstance(images, int)
+    boxes = moves.elements // max(4 * images, 1)
+    item = computing_bytes(moves.dtype)
+    # Anchors, their sizes and centres; an image's middles, halves and corners, scores and orders;
+    # the boxes that are kept.
+    kept = images * min(boxes, most) * (8 * item + 80)
+    made = sum(item * t.elements for t in outputs)
+    return boxes * (36 * item + 32) + kept + made + widened_bytes(*inputs)
 
 
 @dataclass(frozen=True)
@@ -61,6 +80,11 @@ class Proposal1(Op):
     box_size_scale: float = 1.0
     box_coordinate_scale: float = 1.0
     framework: str = ""
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _proposing_bytes(inputs, outputs, 1, self.post_nms_topn)
 
     def infer(self, class_probs: Fact, bbox_deltas: Fact, image_shape: Fact) -> tuple[Type, ...]:
         dtype = one_dtype(class_probs, bbox_deltas, image_shape)
@@ -206,6 +230,11 @@ class GenerateProposals(Op):
     normalized: bool = True
     nms_eta: float = 1.0
     roi_num_type: DType = DType.i64
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _proposing_bytes(inputs, outputs, 2, max(self.post_nms_count, 0))
 
     def infer(self, im_info: Fact, anchors: Fact, deltas: Fact, scores: Fact) -> tuple[Type, ...]:
         dtype = one_dtype(im_info, anchors, deltas, scores)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from ...dims import product
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type, normalize_axis
-from ..accumulate import narrow_array, widen_array
+from ..accumulate import computing_bytes, narrow_array, widen_array, widened_bytes
 from ..math.elementwise import FLOATS
 from ..shape_inference import require_dtype, require_rank
 
@@ -35,6 +36,12 @@ class RegionYolo(Op):
     do_softmax: bool = True
     mask: tuple[int, ...] = ()
     anchors: tuple[float, ...] = ()
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        out = outputs[0]
+        return 3 * computing_bytes(out.dtype) * out.elements + 2 * widened_bytes(inputs[0])
 
     @property
     def regions(self) -> int:
@@ -132,4 +139,6 @@ class ReorgYolo(Op):
         # Darknet reads the tensor as [N, C / s^2, H * s, W * s] and moves offsets to the front.
         split = data.reshape(images, channels // (s * s), height, s, width, s)
         moved = split.transpose(0, 3, 5, 1, 2, 4)
-        return (moved.reshape(images, channels * s * s, height // s, width // s).copy(),)
+        out = np.empty(moved.shape, data.dtype)
+        out[...] = moved
+        return (out.reshape(images, channels * s * s, height // s, width // s),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,11 +11,10 @@ import numpy as np
 
 from ...dims import Dim
 from ...errors import ShapeError, UnsupportedOperationError
-from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
-from ..math.elementwise import FLOATS
+from ..accumulate import computing_bytes, narrow_array, widen_array, widened_bytes
+from ..math.elementwise import FLOATS, sizes_of
 from ..shape_inference import fresh_symbol, one_dtype, require_dtype, require_rank, same_size
 from .box_overlap import batch_indices_of
 
@@ -43,6 +44,19 @@ def _infer_pooled(
     if channels is None:
         channels = fresh_symbol(op) if shape is None else shape[1]
     return (TensorType(dtype, (count, channels, height, width)),)
+
+
+def _pooling_bytes(
+    inputs: Sequence[TensorType | None], outputs: Sequence[TensorType], samples: int
+) -> int:
+    """Temporaries of pooling regions one by one, with so many samples in each bin of a region."""
+    out = outputs[0]
+    if not out.is_static:
+        return 0
+    each = math.prod(sizes_of(out.shape)[1:]) * samples
+    # Samples in eight arrays, and their places in six.
+    item = computing_bytes(out.dtype)
+    return widened_bytes(*inputs, out) + (8 * item + 48) * each
 
 
 def round_half_away(x: Array) -> Array:
@@ -77,6 +91,11 @@ class ROIPooling(Op):
     pooled_w: int
     spatial_scale: float
     method: str = "max"
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _pooling_bytes(inputs, outputs, 1)
 
     def infer(self, data: Fact, rois: Fact) -> tuple[Type, ...]:
         return _infer_pooled(self, data, rois, None, self.pooled_h, self.pooled_w)
@@ -149,6 +168,11 @@ class PSROIPooling(Op):
     spatial_bins_x: int = 1
     spatial_bins_y: int = 1
     mode: str = "average"
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _pooling_bytes(inputs, outputs, 1)
 
     def infer(self, data: Fact, rois: Fact) -> tuple[Type, ...]:
         if min(self.output_dim, self.spatial_bins_x, self.spatial_bins_y) < 1:
@@ -240,6 +264,11 @@ class DeformablePSROIPooling(Op):
     trans_std: float = 1.0
     part_size: int = 1
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _pooling_bytes(inputs, outputs, self.spatial_bins_y * self.spatial_bins_x)
+
     def infer(self, data: Fact, rois: Fact, offsets: Fact | None = None) -> tuple[Type, ...]:
         counts = (self.output_dim, self.spatial_bins_x, self.spatial_bins_y, self.part_size)
         if min(counts) < 1:
@@ -261,8 +290,6 @@ class DeformablePSROIPooling(Op):
         out = np.zeros((len(rois), self.output_dim, group, group), wide.dtype)
         moves = np.zeros((len(rois), 2, 1, 1), F32) if offsets is None else widen_array(offsets)
         found = [int(v) for v in regions[:, 0]]
-        bins = (self.spatial_bins_y, self.spatial_bins_x)
-        charge_array((*out.shape[1:], *bins), wide.dtype, copies=8)
         batch_indices_of(regions[regions[:, 0] >= 0, 0], len(data))
         for n, image in enumerate(found):
             if image >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,10 +12,10 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
-from ...limits.memory_budget import charge_array
+from ...limits.memory_budget import active_budget
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
+from ..accumulate import narrow_array, widen_array, widened_bytes
 from ..math.elementwise import FLOATS, INTEGERS
 from ..shape_inference import (
     fresh_symbol,
@@ -24,8 +25,10 @@ from ..shape_inference import (
     require_single,
     same_size,
 )
-from .box_overlap import batch_indices_of, order_by_score, suppress_overlaps
+from .box_overlap import batch_indices_of, charge_kept, order_by_score, suppress_overlaps
 
+# Temporaries of the overlap of one box with another: 24 points with angles, in turn, in f64.
+_OVERLAP_BYTES = 4096
 # The corners of a box in units of its half width and half height, in turn.
 _TURN = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], np.float64)
 
@@ -125,6 +128,14 @@ class NMSRotated(Op):
     output_type: DType = DType.i64
     clockwise: bool = True
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        boxes, scores = inputs[:2]
+        # Copies of the boxes, and an order of the scores; overlaps are charged where they are made.
+        sizes = [0 if t is None else t.elements for t in (boxes, scores)]
+        return 12 * sizes[0] + 24 * sizes[1]
+
     def infer(self, boxes: Fact, scores: Fact, *limits: Fact) -> tuple[Type, ...]:
         one_dtype(boxes, scores)
         require_dtype(boxes, "boxes", FLOATS, "a float type")
@@ -155,10 +166,14 @@ class NMSRotated(Op):
             for c in range(values.shape[1]):
                 found = np.flatnonzero(values[n, c] > least)
                 order = found[order_by_score(values[n, c, found])]
-                charge_array((len(order), 48, 2), np.dtype(np.float64), copies=4)
                 chosen = suppress_overlaps(
-                    corners[n, order], float(overlap), max(int(limit), 0), rotated_overlap
+                    corners[n, order],
+                    float(overlap),
+                    max(int(limit), 0),
+                    rotated_overlap,
+                    _OVERLAP_BYTES // corners.itemsize,
                 )
+                charge_kept(len(chosen))
                 kept += [(float(values[n, c, order[i]]), n, c, int(order[i])) for i in chosen]
         if self.sort_result_descending:
             kept.sort(key=lambda k: (-k[0], k[1], k[2], k[3]))
@@ -184,6 +199,12 @@ class ROIAlignRotated(Op):
     sampling_ratio: int
     spatial_scale: float
     clockwise_mode: bool = False
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # Samples are charged where their number is known.
+        return widened_bytes(*inputs, outputs[0])
 
     def infer(self, data: Fact, rois: Fact, batch_indices: Fact) -> tuple[Type, ...]:
         dtype = one_dtype(data, rois)
@@ -222,11 +243,13 @@ class ROIAlignRotated(Op):
             size = side / roi.dtype.type(bins)
             samples = self.sampling_ratio or max(math.ceil(size), 0)
             counts.append(samples)
-            charge_array((bins, samples), roi.dtype)
+            active_budget().require(32 * bins * samples, "places of samples of a region")
             inner = (np.arange(samples, dtype=roi.dtype) + roi.dtype.type(0.5)) / max(samples, 1)
             places = (np.arange(bins, dtype=roi.dtype)[:, None] + inner) * size - side / 2
             steps.append(places.reshape(-1))
-        charge_array((4, len(image), len(steps[0]), len(steps[1])), image.dtype)
+        places = len(steps[0]) * len(steps[1])
+        size = places * (6 * len(image) * image.itemsize + 96)
+        active_budget().require(size, f"{places} samples of a region")
         y, x = steps[0][:, None], steps[1][None]
         cosine, sine = np.cos(angle), np.sin(angle)
         values = _samples(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -86,6 +87,13 @@ class Multinomial(Op):
     log_probs: bool
     global_seed: int = 0
     op_seed: int = 0
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        probs = inputs[0]
+        # Logarithms, weights and their sums in f64; draws and classes in 8 bytes.
+        return 32 * outputs[0].elements + (0 if probs is None else 40 * probs.elements)
 
     def infer(self, probs: Fact, num_samples: Fact) -> tuple[Type, ...]:
         require_dtype(probs, "probs", FLOATS, "a float type")

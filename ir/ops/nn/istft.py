@@ -104,8 +104,14 @@ class ISTFT(Op):
                 got=f"frames of {size}, every {step}; window {len(window)}; data {data.shape}",
             )
         total = max(frames - 1, 0) * step + size
+        # The input in f64 and twice as complex numbers; frames before and after the window; sums,
+        # their quotients, and the norm; the output in f64.
+        charge_array(data.shape, np.dtype(np.float64), copies=3)
         charge_array((*data.shape[:-3], frames, size), np.dtype(np.float64), copies=2)
-        charge_array((*data.shape[:-3], total), np.dtype(np.float64), copies=2)
+        charge_array((*data.shape[:-3], total), np.dtype(np.float64), copies=4)
+        wanted = total - size if self.center else total
+        wanted = wanted if signal_length is None else int_of(signal_length)
+        charge_array((*data.shape[:-3], max(wanted, 0)), np.dtype(np.float64))
         wide: Any = data.astype(np.float64)
         spectra = np.swapaxes(wide[..., 0] + 1j * wide[..., 1], -1, -2)
         weights = pad_window(window, size)
@@ -118,9 +124,6 @@ class ISTFT(Op):
         out = np.divide(out, norm, out=np.zeros_like(out), where=norm != 0)
         out = out * np.sqrt(size) if self.normalized else out
         out = out[..., size // 2 :] if self.center else out
-        wanted = total - size if self.center else total
-        wanted = wanted if signal_length is None else int_of(signal_length)
-        charge_array((*out.shape[:-1], max(wanted, 0)), np.dtype(np.float64))
         result = np.zeros((*out.shape[:-1], wanted))
         filled = min(wanted, out.shape[-1])
         result[..., :filled] = out[..., :filled]

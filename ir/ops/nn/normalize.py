@@ -308,6 +308,7 @@ class GRN(Op):
     """x / sqrt(sum of squares over channels (axis 1) + bias). data: rank 2 to 4."""
 
     kind: ClassVar[str] = "GRN"
+    scratch_width: ClassVar[int] = 24
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
     bias: float
 

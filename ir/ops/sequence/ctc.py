@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
+from ..accumulate import narrow_array, widen_array, widened_bytes
 from ..math.elementwise import FLOATS, INTEGERS
 from ..shape_inference import (
     fresh_symbol,
@@ -24,6 +25,12 @@ from ..shape_inference import (
     require_single,
     same_size,
 )
+
+# Temporaries per step of a sequence: classes, their order, and which of them are kept.
+_DECODING_BYTES = 48
+# The same of one sequence for CTCLoss: logarithms per class, and states of the alignment, two for
+# each label.
+_LOSS_BYTES_PER_CLASS, _LOSS_BYTES_PER_STEP = 40, 320
 
 
 def _decode(best: Array, valid: Array, blank: int, merge: bool) -> tuple[Array, Array]:
@@ -52,6 +59,11 @@ class CTCGreedyDecoder(Op):
     version: ClassVar[int] = 1
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("sequence_mask"))
     ctc_merge_repeated: bool = True
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _DECODING_BYTES * outputs[0].elements + widened_bytes(*inputs)
 
     def infer(self, data: Fact, sequence_mask: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", FLOATS, "a float type")
@@ -88,6 +100,11 @@ class CTCGreedyDecoderSeqLen(Op):
     merge_repeated: bool = True
     classes_index_type: DType = DType.i32
     sequence_length_type: DType = DType.i32
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _DECODING_BYTES * outputs[0].elements + widened_bytes(inputs[0])
 
     def infer(
         self, data: Fact, sequence_length: Fact, blank_index: Fact | None = None
@@ -155,6 +172,16 @@ class CTCLoss(Op):
     preprocess_collapse_repeated: bool = False
     ctc_merge_repeated: bool = True
     unique: bool = False
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        logits, count = inputs[0], outputs[0].elements
+        if logits is None or not count:
+            return 0
+        steps = 0 if logits.shape is None else logits.shape[1]
+        each = _LOSS_BYTES_PER_STEP * steps if isinstance(steps, int) else 0
+        return _LOSS_BYTES_PER_CLASS * logits.elements // count + each + 128 * count
 
     def infer(
         self,

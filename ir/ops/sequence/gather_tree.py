@@ -29,6 +29,8 @@ class GatherTree(Op):
 
     kind: ClassVar[str] = "GatherTree"
     version: ClassVar[int] = 1
+    scratch_width: ClassVar[int] = 12
+    scratch_copies: ClassVar[int] = 1
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("step_ids"),
         Port("parent_idx"),
@@ -77,4 +79,4 @@ class GatherTree(Op):
             if t:
                 beam = np.where(inside, parents[t, rows, beam], beam)
         ended = np.logical_or.accumulate(out == end, axis=0)
-        return (np.where(ended, end, out).astype(step_ids.dtype),)
+        return (np.where(ended, end, out).astype(step_ids.dtype, copy=False),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,11 +11,10 @@ import numpy as np
 
 from ...dims import Dim
 from ...errors import ShapeError
-from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrow_array, widen_array
-from ..math.elementwise import INTEGERS, NUMBERS
+from ..accumulate import computing_bytes, narrow_array, widen_array
+from ..math.elementwise import INTEGERS, NUMBERS, sizes_of
 from ..shape_inference import (
     fresh_symbol,
     int_of,
@@ -56,6 +57,23 @@ def _infer_rows(
     return (TensorType(dtype, None if shape is None else (bags, *shape[1:])),)
 
 
+def _scratch_bytes(
+    inputs: Sequence[TensorType | None], outputs: Sequence[TensorType], weights: int
+) -> int:
+    """Temporaries of sums of table rows; `weights` is the port of the factors."""
+    table, indices = inputs[:2]
+    if table is None or indices is None or not table.is_static:
+        return 0
+    rows, item = indices.elements * math.prod(sizes_of(table.shape)[1:]), table.dtype.numpy.itemsize
+    wide, weighted = computing_bytes(table.dtype), len(inputs) > weights and inputs[weights]
+    # The rows as the table has them, in the computing type, times their weights, by bag; the sums;
+    # numbers of rows and bags.
+    copies = item + (2 if wide > item else 1) * wide + (wide if weighted else 0)
+    first = outputs[0].shape[0] if outputs[0].shape else 0
+    bags = first if isinstance(first, int) else 0
+    return copies * rows + 2 * wide * outputs[0].elements + 72 * (indices.elements + bags)
+
+
 def sum_segments(rows: Array, segments: Array, count: int) -> Array:
     """Sums of rows [n, ...] by their segment numbers [n], none of which is `count` or more."""
     out = np.zeros((count, *rows.shape[1:]), rows.dtype)
@@ -63,7 +81,7 @@ def sum_segments(rows: Array, segments: Array, count: int) -> Array:
         order = np.argsort(segments, kind="stable")
         ordered = segments[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
-        out[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+        out[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=rows.dtype)
     return out
 
 
@@ -78,7 +96,6 @@ def _pick(table: Array, indices: Array, weights: Array | None) -> Array:
             got=int(flat.min() if flat.min() < -size else flat.max()),
             expected=f"0..{size - 1}",
         )
-    charge_array((*indices.shape, *table.shape[1:]), table.dtype, copies=2)
     rows = widen_array(table[indices.astype(np.int64)])
     if weights is None:
         return rows
@@ -92,7 +109,7 @@ def _fill_empty(sums: Array, counts: Array, table: Array, default: Array | None)
         raise ShapeError(
             "the default index is not a row of the table", got=row, expected=f"-1..{len(table) - 1}"
         )
-    sums[counts == 0] = widen_array(table)[row] if row >= 0 else 0
+    sums[counts == 0] = widen_array(table[row : row + 1]) if row >= 0 else 0
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,11 @@ class EmbeddingBagOffsetsSum(Op):
         Port("default_index", optional=True),
         Port("per_sample_weights", optional=True),
     )
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _scratch_bytes(inputs, outputs, 4)
 
     def _means(self) -> bool:
         return False
@@ -189,6 +211,11 @@ class EmbeddingBagPackedSum(Op):
         Port("per_sample_weights", optional=True),
     )
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _scratch_bytes(inputs, outputs, 2)
+
     def means(self) -> bool:
         """Whether bags are averaged."""
         return False
@@ -239,6 +266,11 @@ class EmbeddingSegmentsSum(Op):
         Port("per_sample_weights", optional=True),
     )
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _scratch_bytes(inputs, outputs, 5)
+
     def infer(
         self,
         emb_table: Fact,
@@ -273,7 +305,6 @@ class EmbeddingSegmentsSum(Op):
         per_sample_weights: Array | None = None,
     ) -> tuple[Array, ...]:
         count, segments = int_of(num_segments), segment_ids.astype(np.int64)
-        charge_array((max(count, 0), *emb_table.shape[1:]), emb_table.dtype)
         refuse_segments(segments, count)
         sums = sum_segments(_pick(emb_table, indices, per_sample_weights), segments, count)
         counts = np.bincount(segments, minlength=count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
-from ...limits.memory_budget import charge_array
+from ...limits.memory_budget import charge_array, charge_bytes
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..math.elementwise import INTEGERS, NUMBERS
@@ -44,6 +45,12 @@ class SegmentMax(Op):
     )
     data_dependent: ClassVar[bool] = True
     fill_mode: str
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        segments = inputs[1]
+        return 40 * (0 if segments is None else segments.elements)
 
     def infer(
         self, data: Fact, segment_ids: Fact, num_segments: Fact | None = None
@@ -79,7 +86,9 @@ class SegmentMax(Op):
         count = last if num_segments is None else int_of(num_segments)
         if count < 0:
             raise ShapeError("num_segments is negative", got=count)
-        charge_array((count, *data.shape[1:]), data.dtype)
+        # The largest values of the segments that have rows, and an output of unknown size.
+        found = min(count, len(data)) + (count if num_segments is None else 0)
+        charge_array((found, *data.shape[1:]), data.dtype)
         least = 0 if self.fill_mode.lower() == "zero" else DType.from_numpy(data.dtype).min
         out = np.full((count, *data.shape[1:]), least, data.dtype)
         rows = int(np.searchsorted(segments, count))
@@ -147,9 +156,15 @@ class SparseFillEmptyRows(Op):
                 "an index is not in the dense shape",
                 got=f"{indices.reshape(-1)[:20].tolist()} in {dense_shape.tolist()}",
             )
-        charge_array((rows, 4), np.dtype(np.int64))
+        charge_array((rows,), np.dtype(np.bool_))
         empty = np.ones(rows, bool)
         empty[indices[:, 0].astype(np.int64)] = False
+        # Indices in the order of the input and of the output, rows, columns and their order.
+        count, item = int(np.count_nonzero(empty)), indices.itemsize
+        total = len(values) + count
+        charge_array((total,), np.dtype(np.int64), copies=3)
+        charge_bytes(count * (16 + 2 * item + values.itemsize), f"{count} empty rows")
+        charge_bytes(total * (5 * item + 2 * values.itemsize), f"{total} values")
         added = np.flatnonzero(empty)
         fresh = np.stack([added, np.zeros_like(added)], axis=1).astype(indices.dtype)
         places = np.concatenate([indices, fresh])

@@ -69,7 +69,8 @@ class _GatherOp(Op):
         if good is not None:
             before, after = (1,) * (at - batch), (1,) * (data.ndim - at - 1)
             place = good.reshape((*good.shape[:batch], *before, *good.shape[batch:], *after))
-            out = np.where(place, out, np.zeros((), data.dtype))
+            missing = np.array("", object) if data.dtype == object else np.zeros((), data.dtype)
+            out = np.where(place, out, missing)
         return (out,)
 
 
@@ -176,7 +177,9 @@ class _GatherND(Op):
     def infer(self, data: Fact, indices: Fact) -> tuple[Type, ...]:
         require_dtype(indices, "indices", INTEGERS, "an integer type")
         shape, index, dtype = data.tensor.shape, indices.tensor.shape, data.tensor.dtype
-        if shape is None or index is None or not index or not isinstance(index[-1], int):
+        if index == ():
+            raise ShapeError("indices have no axis", got=indices.type, expected="rank 1 or more")
+        if shape is None or index is None or not isinstance(index[-1], int):
             return (TensorType(dtype, None),)
         batch, depth = self.batch_dims, index[-1]
         if batch + depth > len(shape) or not 0 <= batch < len(index):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import widen_array
+from ..accumulate import widen_array, widened_bytes
 from ..math.elementwise import NUMBERS
 from ..shape_inference import one_dtype, require_dtype, same_size
 
@@ -26,6 +27,11 @@ class SearchSorted(Op):
     inputs: ClassVar[tuple[Port, ...]] = (Port("sorted"), Port("values"))
     right_mode: bool = False
     output_type: DType = DType.i64
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return 8 * outputs[0].elements + widened_bytes(*inputs)
 
     def infer(self, sorted: Fact, values: Fact) -> tuple[Type, ...]:
         one_dtype(sorted, values)
@@ -59,4 +65,4 @@ class SearchSorted(Op):
             )
             for n, (row, of) in enumerate(pairs):
                 flat[n] = np.searchsorted(row, of, side)
-        return (found.astype(self.output_type.numpy),)
+        return (found.astype(self.output_type.numpy, copy=False),)

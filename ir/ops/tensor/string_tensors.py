@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from ...dtype import DType
 from ...errors import ShapeError
-from ...limits.memory_budget import charge_bytes
+from ...limits.memory_budget import active_budget, charge_bytes
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..math.elementwise import INTEGERS
@@ -17,6 +19,10 @@ from ..shape_inference import fresh_symbol, one_dtype, require_dtype, require_ra
 
 # Bytes that are not UTF-8 pass through Python's strings unchanged.
 _ERRORS = "surrogateescape"
+# Strings are charged together as soon as they take this much.
+_MAX_UNCHARGED_BYTES = 1 << 20
+# A bytes object, a reference to it, and what growing lists of them leave behind.
+_BYTES_PER_STRING = 96
 
 
 @dataclass(frozen=True)
@@ -29,20 +35,33 @@ class StringTensorUnpack(Op):
     outputs: ClassVar[tuple[Port, ...]] = (Port("begins"), Port("ends"), Port("symbols"))
     data_dependent: ClassVar[bool] = True
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return 24 * outputs[0].elements
+
     def infer(self, data: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", frozenset([DType.string]), "strings")
         place = TensorType(DType.i32, data.tensor.shape)
         return (place, place, TensorType(DType.u8, (fresh_symbol(self),)))
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
-        parts = [str(text).encode("utf-8", _ERRORS) for text in data.reshape(-1).tolist()]
-        total = sum(map(len, parts))
+        parts, total, pending = list[bytes](), 0, 0
+        for text in data.reshape(-1).tolist():
+            parts.append(str(text).encode("utf-8", _ERRORS))
+            total += len(parts[-1])
+            pending += len(parts[-1]) + _BYTES_PER_STRING
+            if pending > _MAX_UNCHARGED_BYTES:
+                charge_bytes(pending, "the bytes of strings")
+                pending = 0
         if total > DType.i32.max:
             raise ShapeError("strings have more bytes than i32 counts", got=total)
-        ends = np.cumsum([0, *map(len, parts)])
-        charge_bytes(2 * total, "the bytes of strings")
-        symbols = np.frombuffer(b"".join(parts), np.uint8).copy()
-        begins, ends = (e.astype(np.int32).reshape(data.shape) for e in (ends[:-1], ends[1:]))
+        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        charge_bytes(pending + total, "the bytes of strings")
+        symbols = np.frombuffer(bytearray().join(parts), np.uint8)
+        places = np.empty(len(parts) + 1, np.int32)
+        places[0], places[1:] = 0, ends
+        begins, ends = (e.copy().reshape(data.shape) for e in (places[:-1], places[1:]))
         return begins, ends, symbols
 
 
@@ -53,6 +72,12 @@ class StringTensorPack(Op):
     kind: ClassVar[str] = "StringTensorPack"
     version: ClassVar[int] = 15
     inputs: ClassVar[tuple[Port, ...]] = (Port("begins"), Port("ends"), Port("symbols"))
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        symbols = inputs[2]
+        return 16 * outputs[0].elements + (0 if symbols is None else symbols.elements)
 
     def infer(self, begins: Fact, ends: Fact, symbols: Fact) -> tuple[Type, ...]:
         one_dtype(begins, ends)
@@ -70,17 +95,24 @@ class StringTensorPack(Op):
         return (TensorType(DType.string, want if have is None else have),)
 
     def evaluate(self, begins: Array, ends: Array, symbols: Array) -> tuple[Array, ...]:
-        data, limit = symbols.tobytes(), symbols.size
-        pairs = list(zip(begins.reshape(-1).tolist(), ends.reshape(-1).tolist(), strict=True))
-        for begin, end in pairs:
-            if not 0 <= begin <= end <= limit:
-                raise ShapeError(
-                    "the bounds of a string are out of range",
-                    got=f"{begin}..{end}",
-                    expected=f"0 <= begin <= end <= {limit}",
-                )
-        # Strings may overlap, so that their sum is not bounded by the bytes.
-        charge_bytes(sum(end - begin for begin, end in pairs), "strings")
+        first, last, limit = begins.reshape(-1), ends.reshape(-1), symbols.size
+        wrong = np.flatnonzero((first < 0) | (first > last) | (last > limit))
+        if wrong.size:
+            raise ShapeError(
+                "the bounds of a string are out of range",
+                got=f"{first[wrong[0]]}..{last[wrong[0]]}",
+                expected=f"0 <= begin <= end <= {limit}",
+            )
         out = np.empty(begins.shape, object)
-        out.reshape(-1)[:] = [data[begin:end].decode("utf-8", _ERRORS) for begin, end in pairs]
+        flat, data, pending = out.reshape(-1), symbols.tobytes(), 0
+        # Strings may overlap, so that their sum is not bounded by the bytes.
+        for n in range(len(flat)):
+            begin, end = int(first[n]), int(last[n])
+            if end - begin > _MAX_UNCHARGED_BYTES:  # a character takes up to 4 bytes, and its byte
+                active_budget().require(pending + 5 * (end - begin), "a string")
+            flat[n] = data[begin:end].decode("utf-8", _ERRORS)
+            pending += sys.getsizeof(flat[n])
+            if pending > _MAX_UNCHARGED_BYTES:
+                charge_bytes(pending, "strings")
+                pending = 0
         return (out,)

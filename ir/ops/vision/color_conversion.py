@@ -10,7 +10,6 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
-from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import narrow_array
@@ -34,6 +33,7 @@ class ConvertColor(Op):
     """
 
     version: ClassVar[int] = 8
+    scratch_width: ClassVar[int] = 12
     # Whether the last axis is blue, green, red.
     is_bgr: ClassVar[bool] = False
 
@@ -72,7 +72,6 @@ class ConvertColor(Op):
     def evaluate(self, arg: Array, *planes: Array | None) -> tuple[Array, ...]:
         if arg.shape[2] % 2 or (planes[0] is None and arg.shape[1] % 3):
             raise ShapeError("the sides of a frame do not fit", got=arg.shape)
-        charge_array((*arg.shape[:3], 3), np.dtype(F32), copies=3)
         y, u, v = (
             p.astype(F32) - offset
             for p, offset in zip(
@@ -80,11 +79,13 @@ class ConvertColor(Op):
             )
         )
         u, v = (np.repeat(np.repeat(p, 2, axis=1), 2, axis=2) for p in (u, v))
-        colours = [y * a + u * b + v * c for a, b, c in YUV_TO_RGB]
-        out = np.stack(colours[::-1] if self.is_bgr else colours, axis=-1)
+        out = np.empty((*y.shape, 3), F32)
+        for n, (a, b, c) in enumerate(YUV_TO_RGB[::-1] if self.is_bgr else YUV_TO_RGB):
+            out[..., n] = y * a + u * b + v * c
         if arg.dtype.kind == "u":
-            out = np.floor(out + F32(0.5))
-        return (narrow_array(np.clip(out, 0, 255), arg.dtype),)
+            out += F32(0.5)
+            np.floor(out, out=out)
+        return (narrow_array(np.clip(out, 0, 255, out=out), arg.dtype),)
 
 
 def _split_frame(arg: Array) -> tuple[Array, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,11 +12,16 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
-from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import multiply_matrices, narrow_array, widen_array
-from ..math.elementwise import FLOATS, NUMBERS
+from ..accumulate import (
+    computing_bytes,
+    multiply_matrices,
+    narrow_array,
+    widen_array,
+    widened_bytes,
+)
+from ..math.elementwise import FLOATS, NUMBERS, sizes_of
 from ..nn.convolution import Convolving
 from ..nn.pooling_window import Windows
 from ..shape_inference import (
@@ -51,6 +57,22 @@ class DeformableConvolution1(Op):
     def pads_bilinearly(self) -> bool:
         """Whether a place up to a pixel outside is between the image and zeros; else it is 0."""
         return False
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        data, filters = inputs[0], inputs[2]
+        if data is None or filters is None or not (data.is_static and filters.is_static):
+            return 0
+        places = len_of_taps(filters) * outputs[0].elements // max(sizes_of(filters.shape)[0], 1)
+        samples = places * sizes_of(data.shape)[1]
+        item = computing_bytes(data.dtype)
+        # The samples, what is added to them, and the matrix of them; coordinates and weights.
+        return (
+            item * (4 * samples + outputs[0].elements)
+            + 100 * places * self.deformable_group
+            + widened_bytes(*inputs)
+        )
 
     def windows(self, kernel: Sequence[Dim]) -> Windows:
         """The windows that slide over the data for a kernel of these sizes."""
@@ -99,7 +121,6 @@ class DeformableConvolution1(Op):
         rows, columns = offsets.shape[2:]
         taps = kernel[0] * kernel[1]
         groups, images, channels = self.deformable_group, len(data), data.shape[1]
-        charge_array((images, taps, channels, rows, columns), wide.dtype, copies=3)
         split = moves.reshape(images, groups, taps, 2, rows, columns)
         starts = self.tap_starts(kernel, wide.shape[2:], (rows, columns))
         y, x = (split[:, :, :, a] + starts[a].astype(moves.dtype) for a in (0, 1))
@@ -133,6 +154,11 @@ class DeformableConvolution1(Op):
         x = along[1][None, :, None, :]
         shape = (kernel[0], kernel[1], *counts)
         return [np.broadcast_to(p, shape).reshape(-1, *counts) for p in (y, x)]
+
+
+def len_of_taps(filters: TensorType) -> int:
+    """Elements of a filter [O, C / group, kernel] per channel."""
+    return math.prod(sizes_of(filters.shape)[2:])
 
 
 def _sample_planes(planes: Array, y: Array, x: Array, *, pads: bool) -> Array:
@@ -190,6 +216,17 @@ class BinaryConvolution(Convolving):
     kind: ClassVar[str] = "BinaryConvolution"
     mode: str = "xnor-popcount"
     pad_value: float = 0.0
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        data, filters = inputs[:2]
+        if data is None or filters is None or not (data.is_static and filters.is_static):
+            return 0
+        padded = self.windows(sizes_of(filters.shape)[2:]).padded_elements(sizes_of(data.shape))
+        signs = [TensorType(DType.f32, t.shape) for t in (data, filters)]
+        # The convolution of signs in f32; the signs before and after padding, and of the filters.
+        return super().scratch_bytes(signs, outputs) + 8 * (padded + 2 * filters.elements)
 
     def infer(self, data: Fact, filters: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", NUMBERS, "a numeric type")

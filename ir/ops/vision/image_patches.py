@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
 
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
+from ..math.elementwise import sizes_of
 from ..nn.pooling_window import Windows
 from ..shape_inference import fresh_symbol, require_rank
 
@@ -24,6 +28,15 @@ class ExtractImagePatches(Op):
     strides: tuple[int, ...]
     rates: tuple[int, ...]
     auto_pad: str
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        image = inputs[0]
+        if image is None or not image.is_static:
+            return 0
+        padded = self.windows().padded_elements(sizes_of(image.shape))
+        return padded * image.dtype.numpy.itemsize
 
     def windows(self) -> Windows:
         """The windows that slide over the image."""
@@ -44,5 +57,7 @@ class ExtractImagePatches(Op):
     def evaluate(self, image: Array) -> tuple[Array, ...]:
         view = self.windows().view(image, 0)
         moved = view.transpose(0, 4, 5, 1, 2, 3)
+        out = np.empty(moved.shape, image.dtype)
+        out[...] = moved
         area = self.sizes[0] * self.sizes[1] * image.shape[1]
-        return (moved.reshape(len(image), area, *view.shape[2:4]).copy(),)
+        return (out.reshape(len(image), area, *view.shape[2:4]),)

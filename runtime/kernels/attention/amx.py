@@ -96,8 +96,8 @@ class TileProducts(Products):
 
         def tile(down: int, start: Value) -> None:
             a = f.at(left, f.mul(start, row), F32)
-            place = f.at(to, f.mul(start, self.nr), F32)
-            f.call_function(self._tile(down, vectors, fresh), a, right, place, steps)
+            address = f.at(to, f.mul(start, self.nr), F32)
+            f.call_function(self._tile(down, vectors, fresh), a, right, address, steps)
 
         # Rows that more than one register takes.
         pairs = f.mul(f.udiv(f.add(count, AMX_ROWS - 1), 2 * AMX_ROWS), 2 * AMX_ROWS)
@@ -128,11 +128,11 @@ class TileProducts(Products):
             for d in range(down)
             for c in range(across)
         ]
-        for register, place in sums:
+        for register, address in sums:
             if fresh:
                 on_tile(f, "tilezero", register)
             else:
-                on_tile(f, "tileloadd64", register, place, line)
+                on_tile(f, "tileloadd64", register, address, line)
         with f.range(0, p["steps"], unroll=1) as step:
             k = f.mul(step, AMX_ROWS)
 
@@ -143,8 +143,8 @@ class TileProducts(Products):
                 return f.at(p["b"], f.add(f.mul(k, self.nr), c * AMX_ROWS), F32), line
 
             _TILES.multiply(f, self.instruction, (down, across), a_address, b_address)
-        for register, place in sums:
-            on_tile(f, "tilestored64", register, place, line)
+        for register, address in sums:
+            on_tile(f, "tilestored64", register, address, line)
         return f
 
     def pack_values(self) -> Function:
@@ -162,11 +162,11 @@ class TileProducts(Products):
         element, side = ELEMENT[value.dtype.value], Side(value.dtype, g.acc, 0)
         kind, count, keys = vec(element, lanes), f.params["count"], AMX_ROWS * self.kr
 
-        def square(first: Value, d: Value, part: TailMask | None, *, ends: bool) -> None:
+        def square(first: Value, d: Value, tail: TailMask | None, *, ends: bool) -> None:
             def load(key: Value) -> Value:
                 at = f.smin(key, f.sub(count, 1)) if ends else key
-                place = f.at(f.params["source"], f.add(f.mul(at, row), d), element)
-                x = masked_load(f, kind, place, part)
+                address = f.at(f.params["source"], f.add(f.mul(at, row), d), element)
+                x = masked_load(f, kind, address, tail)
                 return f.select(f.icmp("slt", key, count), x, 0) if ends else x
 
             cells = [
@@ -178,9 +178,9 @@ class TileProducts(Products):
                 f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
         whole = f.mul(f.udiv(count, keys), keys)
-        for d, part in vector_and_tail(f, self.spec.value_size, lanes):
+        for d, tail in vector_and_tail(f, self.spec.value_size, lanes):
             with f.range(0, whole, keys, unroll=1) as first:
-                square(first, d, part, ends=False)
+                square(first, d, tail, ends=False)
             with f.if_(f.icmp("slt", whole, count)):
-                square(whole, d, part, ends=True)
+                square(whole, d, tail, ends=True)
         return f

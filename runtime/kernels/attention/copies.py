@@ -26,17 +26,17 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
     stride, element = g.size(f, f.params["frame"], q.strides[-2]), ELEMENT[q.dtype.value]
     width = lanes * p.kr
 
-    def square(places: list[Value], k: Value, left: int, c: Value) -> None:
+    def square(addresses: list[Value], k: Value, left: int, c: Value) -> None:
         rows: list[Value] = []
-        for place in places:
+        for address in addresses:
             xs: list[Value] = []
             for u in range(0, width, lanes):
-                part = None if left - u >= lanes else tail_mask(f, lanes, integer(max(0, left - u)))
+                tail = None if left - u >= lanes else tail_mask(f, lanes, integer(max(0, left - u)))
                 if left <= u:
                     xs.append(f.as_value(0, vec(element, lanes)))
                 else:
-                    at = f.at(place, f.add(k, u), element)
-                    xs.append(masked_load(f, vec(element, lanes), at, part))
+                    at = f.at(address, f.add(k, u), element)
+                    xs.append(masked_load(f, vec(element, lanes), at, tail))
             rows.append(cells_along(g, f, Side(q.dtype, g.acc, 0), xs))
         cell = f.udiv(k, p.kr)
         for i, x in enumerate(transpose_square(f, rows)):
@@ -45,11 +45,11 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
 
     whole = spec.head_size // width * width
     with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, f.params["rows"])):
-        places = _row_places(p, f, c, stride, element)
+        addresses = _row_places(p, f, c, stride, element)
         with f.range(0, whole, width, outer=True) as k:
-            square(places, k, width, c)
+            square(addresses, k, width, c)
         if whole < spec.head_size:
-            square(places, integer(whole), spec.head_size - whole, c)
+            square(addresses, integer(whole), spec.head_size - whole, c)
     return f
 
 
@@ -66,28 +66,28 @@ def turn_mask(p: Products, spec: AttentionSpec) -> Function:
     def single(x: Value) -> Value:
         return f.cast(x, F32, signed_=False)
 
-    def square(places: list[Value], key: Value, part: TailMask | None, c: Value) -> None:
-        rows = [single(masked_load(f, kind, f.at(x, key, element), part)) for x in places]
+    def square(addresses: list[Value], key: Value, tail: TailMask | None, c: Value) -> None:
+        rows = [single(masked_load(f, kind, f.at(x, key, element), tail)) for x in addresses]
         for i, x in enumerate(transpose_square(f, rows)):
             at = f.add(f.mul(f.add(key, i), p.nr), c)
             f.store(x, f.at(to, at, g.acc), g.align)
 
     with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, f.params["rows"])):
         if along.known == 1 and across.known != 1:
-            places = _row_places(p, f, c, across, element)
+            addresses = _row_places(p, f, c, across, element)
             # Loads by masks cost nothing on AVX-512: all squares are one there.
             masks = f.target.isa == "avx512"
             whole = integer(0) if masks else f.mul(f.udiv(count, lanes), lanes)
             with f.range(0, whole, lanes, outer=True) as key:
-                square(places, key, None, c)
+                square(addresses, key, None, c)
             with f.range(whole, count, lanes, outer=True) as key:
-                square(places, key, tail_mask(f, lanes, f.sub(count, key)), c)
+                square(addresses, key, tail_mask(f, lanes, f.sub(count, key)), c)
         else:
             here = tail_mask(f, lanes, f.sub(f.params["rows"], c))
             first = f.at(f.params["source"], f.mul(c, across), element)
             with f.range(0, count, outer=True) as key:
-                place = f.at(first, f.mul(key, along), element)
-                x = single(gather(f, element, lanes, place, across, here))
+                address = f.at(first, f.mul(key, along), element)
+                x = single(gather(f, element, lanes, address, across, here))
                 f.store(x, f.at(to, f.add(f.mul(key, p.nr), c), g.acc), g.align)
     return f
 
@@ -115,7 +115,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
         here = f.smin(f.sub(rows, c), lanes)
         first = f.at(f.params["to"], f.mul(c, stride), element)
 
-        def square(d: Value, part: TailMask | None, c: Value = c, factor: Value = factor) -> None:
+        def square(d: Value, tail: TailMask | None, c: Value = c, factor: Value = factor) -> None:
             found: list[Value] = []
             for i in range(lanes):
                 at = f.at(f.params["sums"], f.add(f.mul(f.add(d, i), p.nr), c), F32)
@@ -123,8 +123,8 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
             turned = transpose_square(f, found)
 
             def store(x: Value, row: Value | int) -> None:
-                place = f.at(first, f.add(f.mul(row, stride), d), element)
-                masked_store(f, f.cast(x, element), place, part)
+                address = f.at(first, f.add(f.mul(row, stride), d), element)
+                masked_store(f, f.cast(x, element), address, tail)
 
             with f.if_(f.icmp("eq", here, lanes)) as branch:
                 for i, x in enumerate(turned):
@@ -135,8 +135,8 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
                 with f.range(0, here, outer=True) as i:
                     store(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
 
-        for d, part in vector_and_tail(f, spec.value_size, lanes):
-            square(d, part)
+        for d, tail in vector_and_tail(f, spec.value_size, lanes):
+            square(d, tail)
     return f
 
 

@@ -123,16 +123,16 @@ class AttentionLoops:
 
     # -- one group ----------------------------------------------------------------------------
 
-    def group(self, places: list[Value], first: Value, count: Value) -> None:
+    def group(self, addresses: list[Value], first: Value, count: Value) -> None:
         """`count` panels of one matrix from number `first` on."""
         f, p, spec = self.f, self.p, self.spec
-        query, key, value, *given, out = places
+        query, key, value, *given, out = addresses
         masks = given if spec.mask is not None else []
         scratch, layout = self.entry.scratch, self.layout
         with f.range(0, count, outer=True) as i:
             state, start, rows = self.panel(f.add(first, i), i)
-            place = self.row(query, spec.query, start)
-            f.call_function(self.pack, self.frame, place, f.offset(state, layout.queries), rows)
+            address = self.row(query, spec.query, start)
+            f.call_function(self.pack, self.frame, address, f.offset(state, layout.queries), rows)
             self.clear(state)
             if spec.sink is not None:
                 self.begin_with(spec.sink, given[-1], state, start, rows)
@@ -152,17 +152,17 @@ class AttentionLoops:
                 f.call_function(self.pack_values, self.frame, v, to, spec.value_size, length)
                 v = to
             with f.range(0, count, outer=True) as i:
-                self.block(places, masks, f.add(first, i), i, (begin, length), (k, v))
+                self.block(addresses, masks, f.add(first, i), i, (begin, length), (k, v))
         with f.range(0, count, outer=True) as i:
             state, start, rows = self.panel(f.add(first, i), i)
             none = f.icmp("eq", self.keys, 0)
             sums, totals = (f.offset(state, b) for b in (layout.sums, layout.totals))
-            place = self.row(out, spec.out, start)
-            f.call_function(self.finish, self.frame, sums, totals, place, rows, none)
+            address = self.row(out, spec.out, start)
+            f.call_function(self.finish, self.frame, sums, totals, address, rows, none)
 
     def block(
         self,
-        places: list[Value],
+        addresses: list[Value],
         masks: list[Value],
         panel: Value,
         i: Value,
@@ -175,7 +175,7 @@ class AttentionLoops:
         if self.causal is not None:
             last = f.sub(f.add(start, rows), 1)
             length = f.smin(length, self.count_visible_keys(last, begin))
-        mask = places[0]
+        mask = addresses[0]
         with f.if_(f.icmp("sgt", length, 0)):
             if masks:
                 assert spec.mask is not None
@@ -211,19 +211,19 @@ class AttentionLoops:
         f = self.f
         return f.smax(f.sub(f.add(f.add(query, self.causal), 1), begin), 0)
 
-    def row(self, place: Value, operand: Operand, row: Value) -> Value:
+    def row(self, address: Value, operand: Operand, row: Value) -> Value:
         """The address of a row of a matrix."""
         at = self.f.mul(row, self.size(operand.strides[-2]))
-        return self.f.at(place, at, ELEMENT[operand.dtype.value])
+        return self.f.at(address, at, ELEMENT[operand.dtype.value])
 
     def begin_with(
-        self, sink: Operand, place: Value, state: Value, start: Value, rows: Value
+        self, sink: Operand, address: Value, state: Value, start: Value, rows: Value
     ) -> None:
         """A panel that has seen one score per query, of no value."""
         f, layout, element = self.f, self.layout, ELEMENT[sink.dtype.value]
         with f.range(0, rows, outer=True) as row:
             at = f.mul(f.add(start, row), self.size(sink.strides[-1]))
-            score = f.cast(f.load(element, f.at(place, at, element)), F32)
+            score = f.cast(f.load(element, f.at(address, at, element)), F32)
             f.store(score, f.at(f.offset(state, layout.largest), row, F32))
             f.store(f.as_value(1.0, F32), f.at(f.offset(state, layout.totals), row, F32))
 

@@ -20,9 +20,10 @@ from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import ELEMENT, Value, integer
-from ..gemm.micro import GemmContext, TileShape
+from ..gemm.context import GemmContext, TileShape
+from ..gemm.micro import MicroKernels
 from ..gemm.packing.panels import pack_a_function
-from ..gemm.tiling import choose, tile_rows, uncrowded_rows
+from ..gemm.tiling import choose_tiling, tile_rows, uncrowded_rows
 
 # Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
 # panel of queries takes a third of the first cache.
@@ -45,6 +46,8 @@ class Products:
         self.cells = -(-spec.head_size // self.kr)
         self.scores = self._scores(target)
         self.mixture = self._mixture(target)
+        self._score_kernels = MicroKernels(self.scores)
+        self._mixture_kernels = MicroKernels(self.mixture)
         self.frame_bytes = 8 * (1 + spec.runtime_dims)
 
     def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> GemmContext:
@@ -63,7 +66,7 @@ class Products:
             compute_dtype=self.spec.compute_dtype,
         )
         tiling = replace(
-            choose(spec, target, tiles=False),
+            choose_tiling(spec, target, tiles=False),
             nr=self.nr,
             vectors=self.nr // self.lanes,
             mr=rows,
@@ -140,9 +143,10 @@ class Products:
         across = g.size(f, frame, a.across)
 
         def tile(height: int, start: Value) -> None:
-            place = f.at(keys, f.mul(start, across), ELEMENT[a.dtype.value])
+            address = f.at(keys, f.mul(start, across), ELEMENT[a.dtype.value])
             row = f.at(to, f.mul(start, self.nr), g.acc)
-            self._call(f, g, frame, (height, vectors), place, queries, integer(self.cells), row)
+            shape, cells = (height, vectors), integer(self.cells)
+            self._call(f, self._score_kernels, frame, shape, address, queries, cells, row)
 
         self._cover(f, count, tile)
 
@@ -196,14 +200,15 @@ class Products:
             with f.range(first, last, outer=True) as i:
                 d = f.add(f.mul(i, height), integer(0 if first == 0 and height > low else longer))
                 row = f.at(sums, f.mul(d, self.nr), g.acc)
-                place = f.at(values, d, element)
-                self._call(f, g, frame, (height, vectors), place, exponentials, steps, row)
+                address = f.at(values, d, element)
+                kernels, shape = self._mixture_kernels, (height, vectors)
+                self._call(f, kernels, frame, shape, address, exponentials, steps, row)
 
     def _call(
-        self, f: Function, g: GemmContext, frame: Value, shape: tuple[int, int], a: Value, b: Value,
-        steps: Value, to: Value,
+        self, f: Function, kernels: MicroKernels, frame: Value, shape: tuple[int, int], a: Value,
+        b: Value, steps: Value, to: Value,
     ) -> None:  # fmt: skip
-        tile = g.tile(TileShape(shape[0], shape[1], 1, edge=False))
+        tile = kernels.tile(TileShape(shape[0], shape[1], 1, edge=False))
         zero = integer(0)
         f.call_function(tile, frame, a, b, zero, zero, zero, steps, 0, to, b, zero)
 

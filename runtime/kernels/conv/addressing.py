@@ -72,7 +72,7 @@ class ConvContext(TileFrame):
         zero = f.load(I8, self.zero_base(f, frame, left=True))
         return f.cast(zero, self.acc, signed_=self.spec.data.dtype.is_signed)
 
-    def parts(self, f: Function, channels: int) -> list[TailMask | None]:
+    def tails(self, f: Function, channels: int) -> list[TailMask | None]:
         """The vectors that hold so many channels, the last one perhaps in part."""
         lanes = self.lanes
         found: list[TailMask | None] = [None] * (channels // lanes)
@@ -88,7 +88,7 @@ class TilePosition:
     row: Value
     column: Value
     channel: int
-    part: TailMask | None
+    tail: TailMask | None
 
 
 class ConvEpilogue:
@@ -105,43 +105,43 @@ class ConvEpilogue:
         zero = integer(0)
         for i, (_, row, column) in enumerate(self.steps[:-1]):
             if row.known == 0 and column.known == 0:
-                for c, part in channels:
-                    self._shared[i, c] = self._load(i, TilePosition(zero, zero, c, part))
+                for c, tail in channels:
+                    self._shared[i, c] = self._load(i, TilePosition(zero, zero, c, tail))
 
-    def finish(self, value: Value, spot: TilePosition) -> None:
+    def finish(self, value: Value, position: TilePosition) -> None:
         """Store what the program makes of an accumulator and the extras there."""
         f, g, last = self.f, self.g, len(self.bases) - 1
         inputs: list[Value | None] = [value]
         for i in range(last):
-            shared = self._shared.get((i, spot.channel))
-            bits = shared if shared is not None else self._load(i, spot)
+            shared = self._shared.get((i, position.channel))
+            bits = shared if shared is not None else self._load(i, position)
             dtype = g.walked[i].dtype
             read = f.bitcast(bits, vec(ELEMENT[dtype.value], g.lanes))
             inputs.append(from_memory(f, read, dtype))
         (result,) = emit_program(f, g.spec.epilogue, inputs, lanes=g.lanes)
         result = to_memory(f, result, g.walked[last].dtype)
-        place, step = self._place(last, spot), self.steps[last][0]
+        address, step = self._address(last, position), self.steps[last][0]
         if step.known == 1 or g.lanes == 1:
-            masked_store(f, result, place, spot.part)
+            masked_store(f, result, address, position.tail)
         else:
-            scatter(f, result, place, step, spot.part)
+            scatter(f, result, address, step, position.tail)
 
-    def _load(self, index: int, spot: TilePosition) -> Value:
+    def _load(self, index: int, position: TilePosition) -> Value:
         """As integers: f16 values that are live across blocks would pass through library calls on
         instruction sets that have none."""
         f, g, dtype = self.f, self.g, self.g.walked[index].dtype
         bits = f"i{bits_of(ELEMENT[dtype.value])}"
-        place, step = self._place(index, spot), self.steps[index][0]
+        address, step = self._address(index, position), self.steps[index][0]
         if step.known == 0:
-            return f.splat(f.load(bits, place), g.lanes)
+            return f.splat(f.load(bits, address), g.lanes)
         if step.known == 1 or g.lanes == 1:
-            return masked_load(f, vec(bits, g.lanes), place, spot.part)
-        return gather(f, bits, g.lanes, place, step, spot.part)
+            return masked_load(f, vec(bits, g.lanes), address, position.tail)
+        return gather(f, bits, g.lanes, address, step, position.tail)
 
-    def _place(self, index: int, spot: TilePosition) -> Value:
+    def _address(self, index: int, position: TilePosition) -> Value:
         f, (channel, row, column) = self.f, self.steps[index]
-        at = f.add(f.mul(spot.row, row), f.mul(spot.column, column))
-        at = f.add(at, f.mul(channel, spot.channel))
+        at = f.add(f.mul(position.row, row), f.mul(position.column, column))
+        at = f.add(at, f.mul(channel, position.channel))
         return f.at(self.bases[index], at, ELEMENT[self.g.walked[index].dtype.value])
 
 

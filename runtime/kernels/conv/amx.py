@@ -1,12 +1,12 @@
-"""Convolution on tiles of AMX: places of copied rows are the rows of left factors.
+"""Convolution on tiles of AMX: pixels of copied rows are the rows of left factors.
 
-In a copy (row_packing.py) the values that a place sees in one row of taps follow one another, and
-places are evenly apart: a tile of 16 places times a step of cells is read from there as it stands,
+In a copy (row_packing.py) the values that a pixel sees in one row of taps follow one another, and
+pixels are evenly apart: a tile of 16 pixels times a step of cells is read from there as it stands,
 and the packed weights of the same cells are the right factors. So nothing is unfolded.
 
 A step must not end within what two rows of taps (or two taps, where they are dilated) hold, for the
-next values are other places': cells that divide a row of taps evenly are a step. Where none does
-with 8 of 16 cells or more, places are unfolded (im2col_amx.py). That depends on taps, channels and
+next values are other pixels': cells that divide a row of taps evenly are a step. Where none does
+with 8 of 16 cells or more, pixels are unfolded (im2col_amx.py). That depends on taps, channels and
 types alone, and so does the order of additions.
 """
 
@@ -76,14 +76,14 @@ def step_cells(spec: ConvSpec) -> int:
 
 
 def cut_for_tiles(cut: ConvTiling) -> ConvTiling:
-    """A cut into tiles of up to two registers of places."""
+    """A cut into tiles of up to two registers of pixels."""
     return replace(cut, most=MAX_TILE_PLACES)
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Rows of places as one row: `rows` output rows, `apart` places from one to the next, `width`
-    data places per copied row, in so many registers. The places between two rows are computed and
+    """Rows of pixels as one row: `rows` output rows, `apart` pixels from one to the next, `width`
+    data pixels per copied row, in so many registers. The pixels between two rows are computed and
     thrown away."""
 
     rows: int
@@ -97,7 +97,7 @@ class Flat:
 
 
 def flatten_rows(spec: ConvSpec) -> Flat | None:
-    """Whether registers are better filled by places of several rows, gaps included."""
+    """Whether registers are better filled by pixels of several rows, gaps included."""
     w, (height, width) = spec.window, spec.out_sizes[1:]
     if (
         not isinstance(height, int)
@@ -123,16 +123,16 @@ def flatten_rows(spec: ConvSpec) -> Flat | None:
 
 class TileMicro(Micro):
     """Makes the functions of tiles whose sums are in tile registers: one row of up to
-    MAX_TILE_PLACES places, or two rows of up to AMX_ROWS."""
+    MAX_TILE_PLACES pixels, or two rows of up to AMX_ROWS."""
 
     def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors) -> None:
         super().__init__(g, cut, factors)
         self.value_bytes = 4 // g.spec.packed.kr
         self.fetches = _DEFAULT_PREFETCHED_LINES
         self._configurations: dict[tuple[int, ...], Function] = {}
-        # Cells of a step; bytes from a place to the next.
+        # Cells of a step; bytes from a pixel to the next.
         self.cells = step_cells(g.spec)
-        self.place_bytes = factors.places[2] * self.value_bytes
+        self.pixel_bytes = factors.pixel_strides[2] * self.value_bytes
 
     def share_fetching(self, passes: int) -> None:
         """Let a panel's steps fetch the next one, where it is read in `passes`."""
@@ -163,11 +163,11 @@ class TileMicro(Micro):
         g, lefts = self.g, self.lefts(tile)
         assert self.factors is not None
         f = self.open("amx", tile)
-        vectors = len(g.parts(f, tile.channels))
+        vectors = len(g.tails(f, tile.channels))
         line = vectors * g.lanes * g.bytes
         buffer = f.stack(sum(lefts) * line)
-        down_bytes = self.factors.places[1] * self.value_bytes
-        apart = down_bytes if tile.rows > 1 and not tile.apart else lefts[0] * self.place_bytes
+        down_bytes = self.factors.pixel_strides[1] * self.value_bytes
+        apart = down_bytes if tile.rows > 1 and not tile.apart else lefts[0] * self.pixel_bytes
         passes = _Pass(self, f, lefts[:2], vectors, apart)
         whole = len(lefts) // 2
         if len(lefts) <= 2:
@@ -187,7 +187,7 @@ class TileMicro(Micro):
 
     def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:
         """Call step(data, weights) where each step begins: taps in order, then channels. `first`:
-        where tap 0 of the first place is."""
+        where tap 0 of the first pixel is."""
         assert self.factors is not None
         spec, w, p = self.g.spec, self.g.spec.window, f.params
         each, cells = self.value_bytes, self.cells
@@ -210,7 +210,7 @@ class TileMicro(Micro):
 
 @dataclass(frozen=True)
 class _Pass:
-    """Writes the sums of one or two registers of places; `apart` bytes are between the two, and
+    """Writes the sums of one or two registers of pixels; `apart` bytes are between the two, and
     `registers` says how they are configured."""
 
     micro: TileMicro
@@ -220,7 +220,7 @@ class _Pass:
     apart: int
 
     def write(self, lefts: tuple[int, ...], data: Value, buffer: Value, soon: Value) -> Value:
-        """The sums of places from `data` on go to the buffer. Returns what to fetch next."""
+        """The sums of pixels from `data` on go to the buffer. Returns what to fetch next."""
         f, micro, g = self.f, self.micro, self.micro.g
         tiles, shape = AmxTiles(self.registers, micro.cells), (len(lefts), self.vectors)
         line = self.vectors * g.lanes * g.bytes
@@ -240,7 +240,7 @@ class _Pass:
 
         def step(here: Value, weights: Value) -> None:
             def a_address(down: int) -> TileAddress:
-                return f.offset(here, down * self.apart), integer(micro.place_bytes)
+                return f.offset(here, down * self.apart), integer(micro.pixel_bytes)
 
             def b_address(across: int) -> TileAddress:
                 return f.offset(weights, 4 * across * g.lanes), integer(4 * micro.cut.nr)
@@ -248,8 +248,8 @@ class _Pass:
             tiles.multiply(f, name, shape, a_address, b_address, [fetch] * micro.fetches)
 
         micro.walk(f, data, step)
-        for register, place in sums:
-            on_tile(f, "tilestored64", register, place, integer(line))
+        for register, address in sums:
+            on_tile(f, "tilestored64", register, address, integer(line))
         return ahead.get()
 
     def _begin(self, tiles: AmxTiles, shape: tuple[int, int], row: Value) -> None:

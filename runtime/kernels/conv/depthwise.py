@@ -1,7 +1,7 @@
 """Depthwise convolution: every channel has filters of its own, so vectors lie along channels.
 
 A task is one output row of one image and one vector of channels; the row is cut into tiles whose
-sums stay in registers. What neighbouring places read in common is loaded once.
+sums stay in registers. What neighbouring pixels read in common is loaded once.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class _DepthwiseLoops:
             channel = f.mul(block, g.lanes)
             at = f.add(f.mul(batch, strides[0]), channel)
             taps: list[Value] = []
-            for axis, place in enumerate((depth, row, integer(0))):
-                start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
+            for axis, position in enumerate((depth, row, integer(0))):
+                start = f.sub(f.mul(position, w.strides[axis]), self.pads[axis])
                 at = f.add(at, f.mul(start, strides[2 + axis]))
                 if axis < 2:
                     taps += taps_inside(
@@ -100,9 +100,9 @@ class _DepthwiseLoops:
             data = f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
             size = w.kernel[0] * w.kernel[1] * w.kernel[2] * g.lanes
             weights = f.at(self.pointers[1], f.mul(block, size), ELEMENT[spec.weights.dtype.value])
-            place = (batch, channel, depth, row)
+            position = (batch, channel, depth, row)
             for channels in widths(f, block, spec.groups, g.lanes):
-                self.columns(data, weights, taps, place, channels)
+                self.columns(data, weights, taps, position, channels)
         f.ret(0)
 
     def columns(
@@ -110,7 +110,7 @@ class _DepthwiseLoops:
         data: Value,
         weights: Value,
         taps: Sequence[Value],
-        place: tuple[Value, ...],
+        position: tuple[Value, ...],
         channels: int,
     ) -> None:
         """The tiles of one row."""
@@ -119,7 +119,7 @@ class _DepthwiseLoops:
         every = integer(0), integer(w.kernel[2])
 
         def call(tile: ConvTile, column: Value, across: tuple[Value, Value] = every) -> None:
-            self.call(tile, data, weights, (*taps, *across), (*place, column))
+            self.call(tile, data, weights, (*taps, *across), (*position, column))
 
         if known is not None:
             for run in known:
@@ -146,16 +146,16 @@ class _DepthwiseLoops:
         data: Value,
         weights: Value,
         taps: tuple[Value, ...],
-        place: tuple[Value, ...],
+        position: tuple[Value, ...],
     ) -> None:
         f, g, spec = self.f, self.g, self.spec
         for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
             at = integer(0)
-            for index, stride in zip(place, o.strides, strict=True):
+            for index, stride in zip(position, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))
             g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
         step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
-        data = f.at(data, f.mul(place[-1], step), ELEMENT[spec.data.dtype.value])
+        data = f.at(data, f.mul(position[-1], step), ELEMENT[spec.data.dtype.value])
         if tile not in self.tiles:
             self.tiles[tile] = tile_function(g, tile)
         f.call_function(self.tiles[tile], self.frame, data, weights, *taps)
@@ -173,7 +173,7 @@ def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - e
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, (part,) = f.params, g.parts(f, tile.channels)
+    p, (tail,) = f.params, g.tails(f, tile.channels)
     element, weight = ELEMENT[spec.data.dtype.value], ELEMENT[spec.weights.dtype.value]
     spatial = [g.size(f, p["frame"], s) for s in spec.data.strides[2:]]
     across = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
@@ -186,14 +186,14 @@ def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - e
 
     def load_data(row: Value, offset: Value | int) -> Value:
         at = f.at(row, f.mul(offset, spatial[2]), element)
-        x = g.factor(f, masked_load(f, vec(element, g.lanes), at, part), spec.data.dtype)
+        x = g.factor(f, masked_load(f, vec(element, g.lanes), at, tail), spec.data.dtype)
         return f.sub(x, zero) if g.zeros else x
 
     def add(into: StackVariable, x: Value, y: Value) -> None:
         into.set(g.multiply_add(f, x, y, into.get()))
 
     def turns(data: Value, weights: Value, lo: Value | int, hi: Value | int) -> None:
-        """Taps that all places meet, one by one."""
+        """Taps that all pixels meet, one by one."""
         with f.range(lo, hi, unroll=1) as kw:
             y = load_weights(weights, kw)
             for i, into in enumerate(sums):
@@ -235,10 +235,10 @@ def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - e
         taps = f.mul(f.add(f.mul(kd, w.kernel[1]), kh), w.kernel[2] * g.lanes)
         row(f.at(p["data"], at, element), f.at(p["weights"], taps, weight))
     epilogue = ConvEpilogue(g, f, p["frame"])
-    epilogue.share([(0, part)])
+    epilogue.share([(0, tail)])
     if g.short:
         for i, value in enumerate(sums):
-            epilogue.finish(value.get(), TilePosition(integer(0), integer(i), 0, part))
+            epilogue.finish(value.get(), TilePosition(integer(0), integer(i), 0, tail))
         return f
     align = g.lanes * g.bytes
     buffer = f.stack(tile.columns * align)
@@ -246,5 +246,5 @@ def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - e
         f.store(value.get(), f.offset(buffer, i * align), align)
     with f.range(0, tile.columns, unroll=1) as i:
         value = f.load(g.vector, f.offset(buffer, f.mul(i, align)), align)
-        epilogue.finish(value, TilePosition(integer(0), i, 0, part))
+        epilogue.finish(value, TilePosition(integer(0), i, 0, tail))
     return f

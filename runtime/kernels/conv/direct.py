@@ -144,8 +144,8 @@ class DirectLoops:
         f, spec, w = self.f, self.spec, self.spec.window
         strides = [self.size(s) for s in spec.data.strides]
         at, starts = integer(0), list[Value]()
-        for axis, place in enumerate((depth, row, integer(0))):
-            start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
+        for axis, position in enumerate((depth, row, integer(0))):
+            start = f.sub(f.mul(position, w.strides[axis]), self.pads[axis])
             at = f.add(at, f.mul(start, strides[2 + axis]))
             starts.append(start)
         d = taps_inside(f, starts[0], self.data[0], w.kernel[0], w.dilations[0])
@@ -212,8 +212,8 @@ class DirectLoops:
         step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
         data = f.at(here.data, f.mul(column, step), ELEMENT[spec.data.dtype.value])
         across = w if w is not None else (integer(0), integer(spec.window.kernel[2]))
-        spot = (here.batch, channel, here.depth, here.row, column)
-        self.tile(tile, data, weights, spot, (*here.d, *here.h, *across))
+        position = (here.batch, channel, here.depth, here.row, column)
+        self.tile(tile, data, weights, position, (*here.d, *here.h, *across))
 
     def prepare(self, tile: ConvTile) -> None:
         """What stands before the call of a tile."""
@@ -223,14 +223,14 @@ class DirectLoops:
         tile: ConvTile,
         data: Value,
         weights: Value,
-        spot: Sequence[Value],
+        position: Sequence[Value],
         taps: Sequence[Value],
     ) -> None:
-        """Compute a tile whose first place and channel are at `spot`."""
+        """Compute a tile whose first place and channel are at `position`."""
         f, g = self.f, self.g
         for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
             at = integer(0)
-            for index, stride in zip(spot, o.strides, strict=True):
+            for index, stride in zip(position, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))
             g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
         self.prepare(tile)

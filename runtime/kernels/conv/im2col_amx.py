@@ -1,6 +1,6 @@
 """Convolution by im2col on AMX tiles, where a row of taps is not a multiple of a step of K.
 
-Besides each tile of places lies a buffer with a row per place: all values that the place sees, in
+Besides each tile of pixels lies a buffer with a row per pixel: all values that the pixel sees, in
 the order of the packed weights, zeros where these are padded. A row is whole steps of cells. Cells
 that do not fill the last step leave a gap of zeros in front of its own, and the step's weights
 begin so much earlier: weights are multiplied by zeros then, and nothing behind a panel is read.
@@ -32,14 +32,14 @@ from .row_packing import RowCopies, choose_rows
 from .tile_partition import ConvTiling, choose, three_axes
 
 _LINE_BYTES = 64
-# Vectors moved for a place, above which the code would be long.
+# Vectors moved for a pixel, above which the code would be long.
 _MAX_VECTOR_MOVES = 64
 # Panels of weights that one unfolding serves.
 _PANELS_PER_COPY = 4
 
 
 def serves(spec: ConvSpec, target: Target) -> bool:
-    """Whether the places of a convolution (of any axes) are unfolded."""
+    """Whether the pixels of a convolution (of any axes) are unfolded."""
     wide = three_axes(spec)
     plain = spec.packed.depthwise or spec.packed.winograd
     if plain or not amx.instruction(wide, target) or amx.step_cells(wide):
@@ -49,7 +49,7 @@ def serves(spec: ConvSpec, target: Target) -> bool:
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
-    """The kernel of a convolution that unfolds its places."""
+    """The kernel of a convolution that unfolds its pixels."""
     module, wide = Module(target), three_axes(spec)
     cut = group_panels(amx.cut_for_tiles(choose(wide, target)))
     g = ConvContext(wide, target, module, cut.lanes)
@@ -61,7 +61,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
 
 @dataclass(frozen=True)
 class CopyPiece:
-    """`count` bytes of a place's row, at byte `to`: tap (depth, row, column), from channel 0, or
+    """`count` bytes of a pixel's row, at byte `to`: tap (depth, row, column), from channel 0, or
     the cell of rows below each other that begins there. `depth` None: zeros."""
 
     to: int
@@ -75,7 +75,7 @@ class CopyPiece:
 
 @dataclass(frozen=True)
 class Unfolding:
-    """A place's row: `steps` steps of `cells` cells, of which `total` are the weights'."""
+    """A pixel's row: `steps` steps of `cells` cells, of which `total` are the weights'."""
 
     total: int
     steps: int
@@ -84,7 +84,7 @@ class Unfolding:
 
     @property
     def pitch(self) -> int:
-        """Bytes from a place's row to the next."""
+        """Bytes from a pixel's row to the next."""
         return -(-4 * self.cells * self.steps // _LINE_BYTES) * _LINE_BYTES
 
     def weights_at(self, f: Function, step: Value) -> Value:
@@ -93,7 +93,7 @@ class Unfolding:
 
 
 def plan_im2col(spec: ConvSpec) -> Unfolding:
-    """How the places of a convolution of three spatial axes unfold."""
+    """How the pixels of a convolution of three spatial axes unfold."""
     kr = spec.packed.kr
     total = spec.matrices[1] // kr
     steps = -(-total // AMX_ROWS)
@@ -139,7 +139,7 @@ def _in_order(spec: ConvSpec) -> Iterator[CopyPiece]:
 
 
 class UnfoldedMicro(TileMicro):
-    """The functions of tiles that read unfolded places, one row of them."""
+    """The functions of tiles that read unfolded pixels, one row of them."""
 
     def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors) -> None:
         super().__init__(g, cut, factors)
@@ -161,7 +161,7 @@ def group_panels(cut: ConvTiling) -> ConvTiling:
 
 
 def scratch(rows: RowCopies, spec: ConvSpec) -> int:
-    """Bytes of the copied rows, and of the unfolded places behind them."""
+    """Bytes of the copied rows, and of the unfolded pixels behind them."""
     return _line_bytes(rows) + MAX_TILE_PLACES * plan_im2col(spec).pitch + _LINE_BYTES
 
 
@@ -170,22 +170,22 @@ def _line_bytes(rows: RowCopies) -> int:
 
 
 class Unfolded(Copied):
-    """The loops: each tile's places are unfolded for the panels of a task."""
+    """The loops: each tile's pixels are unfolded for the panels of a task."""
 
     def __init__(self, g: ConvContext, micro: UnfoldedMicro, entry: Entry, rows: RowCopies) -> None:
         super().__init__(g, micro, entry, rows, 1)
         self.unfold = _unfold_function(g, rows, micro)
-        self.places = self.f.offset(entry.scratch, _line_bytes(rows))
+        self.unfolded = self.f.offset(entry.scratch, _line_bytes(rows))
 
-    def serve(self, place: tuple[Value, ...], panel: Value) -> None:
+    def serve(self, position: tuple[Value, ...], panel: Value) -> None:
         """All tiles of a block, and the panels of task `panel`."""
         f, rows = self.f, self.copies
-        batch, group, depth, row, column = place
+        batch, group, depth, row, column = position
         assert self.micro.factors is not None
-        w, (_, down, right) = self.spec.window, self.micro.factors.places
+        w, (_, down, right) = self.spec.window, self.micro.factors.pixel_strides
         # Parameters of other kernels' tiles: taps, and tails.
         taps = [x for k in w.kernel for x in (integer(0), integer(k))]
-        taps += [self.places] * rows.tails
+        taps += [self.unfolded] * rows.tails
         first = f.mul(panel, _PANELS_PER_COPY)
         last = f.smin(f.add(first, _PANELS_PER_COPY), -(-self.spec.outputs // self.cut.nr))
         high = f.smin(f.sub(self.out[1], row), rows.down)
@@ -194,21 +194,21 @@ class Unfolded(Copied):
                 with f.range(0, count, outer=True) as i:
                     at = f.add(f.mul(i, size), begin)
                     offset = f.add(f.mul(r, down), f.mul(at, right))
-                    data = f.at(self.entry.scratch, offset, rows.kept)
+                    data = f.at(self.entry.scratch, offset, rows.value_type)
                     below, across = tail_steps(self.g, rows)
                     tails = f.add(f.mul(r, below), f.mul(at, across))
                     ends = f.offset(self.entry.scratch, f.add(tails, rows.tails_at))
-                    f.call_function(self.unfold, data, ends, self.places, size)
+                    f.call_function(self.unfold, data, ends, self.unfolded, size)
                     with f.range(first, last, outer=True) as which:
                         weights, channel = self.panel_of(group, which)
-                        spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
+                        tile_position = (batch, channel, depth, f.add(row, r), f.add(column, at))
                         for n in widths(f, which, self.spec.outputs, self.cut.nr):
                             tile = ConvTile(1, size, None, None, n)
-                            self.tile(tile, self.places, weights, spot, taps)
+                            self.tile(tile, self.unfolded, weights, tile_position, taps)
 
 
 def _unfold_function(g: ConvContext, rows: RowCopies, micro: UnfoldedMicro) -> Function:
-    """unfold(data, tails, to, count): write the rows of `count` places whose tap 0 begins at
+    """unfold(data, tails, to, count): write the rows of `count` pixels whose tap 0 begins at
     `data`, and its cells of rows below each other at `tails`."""
     f = g.module.function(
         "unfold",
@@ -219,10 +219,10 @@ def _unfold_function(g: ConvContext, rows: RowCopies, micro: UnfoldedMicro) -> F
     )
     assert micro.factors is not None
     p, factors, u = f.params, micro.factors, micro.unfolding
-    each = bits_of(rows.kept) // 8
+    each = bits_of(rows.value_type) // 8
     _, across = tail_steps(g, rows)
     with f.range(0, p["count"], unroll=1) as q:
-        data = f.offset(p["data"], f.mul(q, factors.places[2] * each))
+        data = f.offset(p["data"], f.mul(q, factors.pixel_strides[2] * each))
         tails = f.offset(p["tails"], f.mul(q, across))
         to = f.offset(p["to"], f.mul(q, u.pitch))
         zeros = 0
@@ -255,7 +255,7 @@ def _kind(width: int) -> str:
 
 def _move(f: Function, source: Value, to: Value, count: int) -> int:
     """Copy bytes, and zeros behind them; returns how many are written. What is read beyond `count`
-    are values of other places, in the copy or behind it."""
+    are values of other pixels, in the copy or behind it."""
     at = 0
     while at < count:
         width = _width(count - at)

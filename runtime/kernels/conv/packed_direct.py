@@ -1,6 +1,6 @@
 """Direct convolution of copied rows: the loops, where factors are not the data as it lies.
 
-A unit is a block of output places of one image and group; its rows are copied (row_packing.py) once
+A unit is a block of output pixels of one image and group; its rows are copied (row_packing.py) once
 for a group of panels of weights. In a copy the paddings are zeros, so that all tiles can be alike.
 """
 
@@ -43,7 +43,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     micro = amx.TileMicro if tiles else Micro
     Copied(g, micro(g, cut, factors(g, rows)), entry, rows, tall, flat).run()
-    # Registers of places are full, beyond the last one as well.
+    # Registers of pixels are full, beyond the last one as well.
     beyond = amx.MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4 if flat else 0
     return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
 
@@ -65,14 +65,14 @@ def factors(g: ConvContext, rows: RowCopies) -> Factors:
     weight = rows.cell if rows.kr > 1 else ELEMENT[spec.weights.dtype.value]
     if rows.kr == 2 and spec.weights.dtype is DType.i8:
         weight = I16  # two bytes, widened as they are read
-    place = w.strides[2] * spec.channels
+    column_step = w.strides[2] * spec.channels
     return Factors(
-        rows.kept,
+        rows.value_type,
         rows.cell,
         weight,
         rows.kr,
         (rows.pitch * rows.height, rows.pitch, w.dilations[2] * spec.channels),
-        (0, w.strides[1] * rows.pitch, place),
+        (0, w.strides[1] * rows.pitch, column_step),
         (rows.height * rows.tail_pitch, rows.tail_pitch, *tail_steps(g, rows))
         if rows.tails
         else None,
@@ -80,7 +80,7 @@ def factors(g: ConvContext, rows: RowCopies) -> Factors:
 
 
 def tail_steps(g: ConvContext, rows: RowCopies) -> tuple[int, int]:
-    """Bytes from the cells of rows below each other to those of the next output row, and place."""
+    """Bytes from the cells of rows below each other to those of the next output row, and pixel."""
     w = g.spec.window
     return w.strides[1] * rows.tail_pitch, w.strides[2] * rows.kr
 
@@ -159,8 +159,8 @@ class Copied(DirectLoops):
                 held.set(unit)
                 first = self.group_address(batch, group)
                 starts = [
-                    f.sub(f.mul(place, stride), pad)
-                    for place, stride, pad in zip(
+                    f.sub(f.mul(position, stride), pad)
+                    for position, stride, pad in zip(
                         (depth, row, column), spec.window.strides, self.pads, strict=True
                     )
                 ]
@@ -171,10 +171,10 @@ class Copied(DirectLoops):
             release(f)
         f.ret(0)
 
-    def serve(self, place: tuple[Value, ...], panel: Value) -> None:
+    def serve(self, position: tuple[Value, ...], panel: Value) -> None:
         """All tiles of a block and one panel."""
         for n in widths(self.f, panel, self.spec.outputs, self.cut.nr):
-            self.block(place, panel, n)
+            self.block(position, panel, n)
 
     def panel_after(self, task: Value, end: Value, units: Value) -> Value:
         """The next task's panel; this one's at the end."""
@@ -202,14 +202,14 @@ class Copied(DirectLoops):
         high = f.smin(f.sub(self.out[1], row), rows.down)
         return f.mul(f.ceil_div(high, self.tall), across * self.passes)
 
-    def block(self, place: tuple[Value, ...], panel: Value, channels: int) -> None:
+    def block(self, position: tuple[Value, ...], panel: Value, channels: int) -> None:
         """All tiles of a block and one panel of so many channels."""
         f, rows, tall = self.f, self.copies, self.tall
-        batch, group, depth, row, column = place
+        batch, group, depth, row, column = position
         weights, channel = self.panel_of(group, panel)
         high = f.smin(f.sub(self.out[1], row), rows.down)
         assert self.micro.factors is not None
-        steps = self.micro.factors.places
+        steps = self.micro.factors.pixel_strides
         w = self.spec.window
         taps = [x for k in w.kernel for x in (integer(0), integer(k))]
         skips = any(run.taps for run in self.across or ())
@@ -226,16 +226,16 @@ class Copied(DirectLoops):
                 tile = ConvTile(height, size, met, column_taps, channels, apart=apart)
                 with f.range(0, count, outer=True) as i:
                     at = f.add(f.mul(i, size), first)
-                    spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
+                    tile_position = (batch, channel, depth, f.add(row, r), f.add(column, at))
                     offset = f.add(f.mul(r, steps[1]), f.mul(at, steps[2]))
-                    data = f.at(self.entry.scratch, offset, rows.kept)
+                    data = f.at(self.entry.scratch, offset, rows.value_type)
                     ends = ()
                     if rows.tails:
                         down, right = tail_steps(self.g, rows)
-                        place = f.add(f.mul(r, down), f.mul(at, right))
+                        offset = f.add(f.mul(r, down), f.mul(at, right))
                         last = (w.kernel[2] - 1) * rows.kr + rows.tails_at
-                        ends = (f.offset(self.entry.scratch, f.add(place, last)),)
-                    self.tile(tile, data, weights, spot, (*here, *ends))
+                        ends = (f.offset(self.entry.scratch, f.add(offset, last)),)
+                    self.tile(tile, data, weights, tile_position, (*here, *ends))
 
         if self.down is not None:
             for run in self.down:

@@ -1,15 +1,15 @@
-"""The register tile of a direct convolution: places x output channels, summed over taps and input
+"""The register tile of a direct convolution: pixels x output channels, summed over taps and input
 channels in vector registers.
 
-Per tap and channel: one broadcast of the data per place, one vector of weights per register of
-output channels, one multiply-add for each pair. Neighbouring places of a row read overlapping data;
+Per tap and channel: one broadcast of the data per pixel, one vector of weights per register of
+output channels, one multiply-add for each pair. Neighbouring pixels of a row read overlapping data;
 LLVM must not see that, or it keeps what it has read in registers that the sums need. So the taps of
 a row are a loop, and where they are written out, the address is hidden from it.
 
 A step along K, and the loop over steps, are those of products of matrices
-(runtime/kernels/emit/register_tile.py); a window of one place is such a product itself
+(runtime/kernels/emit/register_tile.py); a window of one pixel is such a product itself
 (compiler/lowering/ops/convolution.py). The way along K is another one: it leaves out the taps that
-some places of a tile do not meet, so a tile has sums that a step passes over; its places lie along
+some pixels of a tile do not meet, so a tile has sums that a step passes over; its pixels lie along
 two axes; and channels of one tap are few steps.
 """
 
@@ -30,15 +30,15 @@ from .tile_partition import ConvTiling, Taps, taps_outside
 _UNROLL = 4
 # A loop over fewer taps than a row's by this has its steps written out once.
 _MIN_LOOPED_TAPS = 8
-# Sets of places that the taps of a row meet, above which taps share them.
+# Sets of pixels that the taps of a row meet, above which taps share them.
 _MAX_PLACE_SETS = 8
 
 
 @dataclass(frozen=True)
 class ConvTile:
-    """`rows` x `columns` places, of which `row_taps` and `column_taps` say what meets the data.
+    """`rows` x `columns` pixels, of which `row_taps` and `column_taps` say what meets the data.
     One row alone takes its taps at run time; `ragged`: so does its one column. `apart`: rows are
-    so many places apart, where what lies between them is computed, too, and thrown away."""
+    so many pixels apart, where what lies between them is computed, too, and thrown away."""
 
     rows: int
     columns: int
@@ -52,17 +52,17 @@ class ConvTile:
 @dataclass(frozen=True)
 class Factors:
     """How tiles walk a copy of the data, in values of type `element`: from a tap to the next and
-    from a place to the next along each axis. A step reads `kr` neighbours, one `cell`, and a row
-    of weights of type `weight`."""
+    from an output pixel to the next along each axis. A step reads `kr` neighbours, one `cell`, and
+    a row of weights of type `weight`."""
 
     element: str
     cell: str
     weight: str
     kr: int
     taps: tuple[int, int, int]
-    places: tuple[int, int, int]
+    pixel_strides: tuple[int, int, int]
     # Of cells of rows below each other (PackedConv.tails), in bytes: to those of the next plane of
-    # taps, of the next row, of the next output row, of the next place.
+    # taps, of the next row, of the next output row, of the next pixel.
     tails: tuple[int, int, int, int] | None = None
 
 
@@ -77,8 +77,8 @@ class Micro:
 
     def tile(self, tile: ConvTile) -> Function:
         """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
-        tap 0 of the first place lies, [d0, d1) and so on are the taps inside the data, `tails`
-        where that place's cells of rows below each other lie; what is at `soon` is fetched
+        tap 0 of the first pixel lies, [d0, d1) and so on are the taps inside the data, `tails`
+        where that pixel's cells of rows below each other lie; what is at `soon` is fetched
         ahead, `pace` bytes per row of weights."""
         if tile not in self._tiles:
             self._tiles[tile] = self._make(tile)
@@ -100,26 +100,26 @@ class Micro:
 
     def _make(self, tile: ConvTile) -> Function:
         g, f = self.g, self.open("tile", tile)
-        parts = g.parts(f, tile.channels)
-        places = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
-        first = self.first_sums(f, len(parts))
-        sums = {place: [f.var(g.vector, x) for x in first] for place in places}
+        tails = g.tails(f, tile.channels)
+        pixels = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
+        first = self.first_sums(f, len(tails))
+        sums = {pixel: [f.var(g.vector, x) for x in first] for pixel in pixels}
         align = g.lanes * g.bytes
-        buffer = None if g.short else f.stack(len(places) * len(parts) * align)
+        buffer = None if g.short else f.stack(len(pixels) * len(tails) * align)
         with flush_to_zero(f, g.flushes):
             _Sum(self, f, tile, sums).run()
             if buffer is not None:
-                kept = [s for place in places for s in sums[place]]
-                for i, s in enumerate(kept):
+                outputs = [s for pixel in pixels for s in sums[pixel]]
+                for i, s in enumerate(outputs):
                     f.store(s.get(), f.offset(buffer, i * align), align)
         frame = f.params["frame"]
-        spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
+        columns = [(v * g.lanes, tail) for v, tail in enumerate(tails)]
         if buffer is None:
             epilogue = ConvEpilogue(g, f, frame)
-            epilogue.share(spots)
+            epilogue.share(columns)
             for (r, q), row in sums.items():
-                for s, (c, part) in zip(row, spots, strict=True):
-                    epilogue.finish(s.get(), TilePosition(integer(r), integer(q), c, part))
+                for s, (c, tail) in zip(row, columns, strict=True):
+                    epilogue.finish(s.get(), TilePosition(integer(r), integer(q), c, tail))
             return f
         self.apply_epilogue(f, tile, buffer)
         return f
@@ -139,12 +139,12 @@ class Micro:
         zero = f.add(g.zero_number(f, f.params["frame"]), g.shift)
         less = f.splat(f.sub(integer(0, g.acc), zero), g.lanes)
         behind = f.offset(f.params["weights"], k * self.cut.nr)
-        places = [f.at(behind, v * g.lanes, g.acc) for v in range(vectors)]
-        return [f.mul(less, f.load(g.vector, at)) for at in places]
+        addresses = [f.at(behind, v * g.lanes, g.acc) for v in range(vectors)]
+        return [f.mul(less, f.load(g.vector, at)) for at in addresses]
 
     def finish(self, channels: int) -> Function:
-        """finish(frame, buffer, rows, columns, apart): the epilogue of a tile's sums, place by
-        place; rows are `apart` places from each other."""
+        """finish(frame, buffer, rows, columns, apart): the epilogue of a tile's sums, pixel by
+        pixel; rows are `apart` pixels from each other."""
         g = self.g
         if channels in self._finish:
             return self._finish[channels]
@@ -155,20 +155,20 @@ class Micro:
             attributes="nounwind noinline",
             linkage="internal",
         )
-        p, parts = f.params, g.parts(f, channels)
+        p, tails = f.params, g.tails(f, channels)
         epilogue = ConvEpilogue(g, f, p["frame"])
-        spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
-        epilogue.share(spots)
+        columns = [(v * g.lanes, tail) for v, tail in enumerate(tails)]
+        epilogue.share(columns)
         align = g.lanes * g.bytes
         with (
             f.range(0, p["rows"], unroll=1) as r,
             f.range(0, p["columns"], unroll=1) as q,
         ):
-            place = f.add(f.mul(r, p["apart"]), q)
-            at = f.offset(p["buffer"], f.mul(place, len(parts) * align))
-            for v, (c, part) in enumerate(spots):
+            index = f.add(f.mul(r, p["apart"]), q)
+            at = f.offset(p["buffer"], f.mul(index, len(tails) * align))
+            for v, (c, tail) in enumerate(columns):
                 value = f.load(g.vector, f.offset(at, v * align), align)
-                epilogue.finish(value, TilePosition(r, q, c, part))
+                epilogue.finish(value, TilePosition(r, q, c, tail))
         self._finish[channels] = f
         return f
 
@@ -177,7 +177,7 @@ class Micro:
 class _Weights:
     """Where a part of a panel lies, and what is fetched ahead while it is read."""
 
-    place: Value
+    address: Value
     soon: Value
 
 
@@ -201,13 +201,13 @@ class _Sum:
             self.element, self.cell, self.weight = given.element, given.cell, given.weight
             self.step = integer(given.kr)
             self.taps = [integer(s) for s in given.taps]
-            self.places = [integer(s) for s in given.places]
+            self.pixel_strides = [integer(s) for s in given.pixel_strides]
         else:
             self.element = self.cell = ELEMENT[spec.data.dtype.value]
             self.step, *spatial = [self.g.size(f, frame, s) for s in spec.data.strides[1:]]
-            # Elements from one tap to the next, and from one place to the next.
+            # Elements from one tap to the next, and from one output pixel to the next.
             self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
-            self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
+            self.pixel_strides = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
         self.pace, self.copied = f.params["pace"], given is not None
         # Values of a row of taps in whole cells; weights of such a row, and of one tap of it.
         self.tails = given.tails if given else None
@@ -232,13 +232,13 @@ class _Sum:
                 with f.range(0, w.kernel[1], unroll=1) as kh:
                     self.taps_of_row(kh, data, weights, (True,) * self.tile.rows)
             else:
-                # Neighbouring taps that the same rows of places meet are a loop.
+                # Neighbouring taps that the same rows of pixels meet are a loop.
                 for met, taps in groupby(range(w.kernel[1]), self.tile.row_taps.__getitem__):
                     these = list(taps)
                     with f.range(these[0], these[-1] + 1, unroll=1) as kh:
                         self.taps_of_row(kh, data, weights, met)
             if self.tails is not None:
-                self.last_values(kd, f.at(weights.place, rows, self.weight), self.tails)
+                self.last_values(kd, f.at(weights.address, rows, self.weight), self.tails)
 
     def last_values(self, kd: Value, weights: Value, tails: tuple[int, ...]) -> None:
         """The last value of each row of taps, in cells of rows below each other."""
@@ -248,8 +248,8 @@ class _Sum:
         plane = f.offset(f.params["tails"], f.mul(kd, tails[0]))
         for n, row in enumerate(range(0, high, self.kr)):
             at = f.assembly(PTR, "", "=r,0", f.offset(plane, row * tails[1]))
-            for place, sums in self.sums.items():
-                x = f.load(self.cell, f.offset(at, place[0] * tails[2] + place[1] * tails[3]))
+            for pixel, sums in self.sums.items():
+                x = f.load(self.cell, f.offset(at, pixel[0] * tails[2] + pixel[1] * tails[3]))
                 x = f.splat(x, g.lanes)
                 for v, s in enumerate(sums):
                     y = f.load(kind, f.at(weights, n * self.nr + v * g.lanes, self.weight))
@@ -259,7 +259,7 @@ class _Sum:
         """Part `index` of weights in parts of `size`, and what is fetched ahead next to it."""
         f = self.f
         ahead = f.mul(f.mul(self.pace, index), size // self.nr)
-        at = f.at(base.place, f.mul(integer(size), index), self.weight)
+        at = f.at(base.address, f.mul(integer(size), index), self.weight)
         return _Weights(at, f.offset(base.soon, ahead))
 
     def taps_of_row(
@@ -278,7 +278,7 @@ class _Sum:
             dense = self.taps[2].known == channels * ((self.step.known or 0) // self.kr)
             if dense and not tile.ragged:
                 # The taps of a row and their channels are one run, in data and weights alike.
-                distinct = (self.places[2].known or 1) // self.kr
+                distinct = (self.pixel_strides[2].known or 1) // self.kr
                 self.depth(data, weights, self.run_length, keep, distinct)
                 return
             with f.range(lo, hi, unroll=1) as kw:
@@ -286,11 +286,11 @@ class _Sum:
                 to = self.weights_at(weights, kw, self.tap)
                 self.depth(at, to, channels, keep, 2 * _UNROLL)
             return
-        # Neighbouring taps that meet the data in the same places are a loop. Of few taps of a long
+        # Neighbouring taps that meet the data in the same pixels are a loop. Of few taps of a long
         # row no step is written out several times: such loops are short, but their code is not.
         met = [taps_outside(tile.column_taps, kw, tile.columns) for kw in range(width)]
         if self.copied and len(set(met)) > _MAX_PLACE_SETS:
-            # Two taps share one where a copy holds zeros for the places that one does not meet.
+            # Two taps share one where a copy holds zeros for the pixels that one does not meet.
             met = [
                 tuple(map(or_, some, met[min(kw ^ 1, width - 1)])) for kw, some in enumerate(met)
             ]
@@ -313,12 +313,12 @@ class _Sum:
         f, g = self.f, self.g
         vectors = len(next(iter(self.sums.values())))
         kind = vec(self.weight, g.lanes)
-        # Hidden: places overlap across taps.
+        # Hidden: pixels overlap across taps.
         data = f.assembly(PTR, "", "=r,0", data)
 
         def step(k: Value, left: int = self.kr) -> None:
             at = f.at(data, f.mul(k, self.step), self.element)
-            row = f.at(weights.place, f.mul(k, self.nr), self.weight)
+            row = f.at(weights.address, f.mul(k, self.nr), self.weight)
             # Besides numbers in place one more instruction costs more than it wins.
             if self.copied:
                 f.prefetch(f.offset(weights.soon, f.mul(k, self.pace)), locality=2)
@@ -329,11 +329,11 @@ class _Sum:
 
             def factor(i: int) -> Value:
                 r, q = keep[i]
-                place = f.add(f.mul(self.places[1], r), f.mul(self.places[2], q))
-                x = self.value(f.at(at, place, self.element), left)
+                offset = f.add(f.mul(self.pixel_strides[1], r), f.mul(self.pixel_strides[2], q))
+                x = self.value(f.at(at, offset, self.element), left)
                 return g.widen(f, x, g.spec.data.dtype)
 
-            g.add_products(f, [self.sums[place] for place in keep], factor, right)
+            g.add_products(f, [self.sums[pixel] for pixel in keep], factor, right)
 
         steps, apart = count // self.kr, max(1, apart)
         # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
@@ -345,9 +345,9 @@ class _Sum:
         if count % self.kr:
             step(integer(steps), count % self.kr)
 
-    def value(self, place: Value, left: int) -> Value:
+    def value(self, address: Value, left: int) -> Value:
         """What stands there, of which `left` values are the tile's: others could be infinite."""
         f = self.f
         if left == self.kr or not is_float(self.g.acc):
-            return f.load(self.cell, place)
-        return f.cast(f.load(self.element, place), self.cell, signed_=False)
+            return f.load(self.cell, address)
+        return f.cast(f.load(self.element, address), self.cell, signed_=False)

@@ -22,9 +22,9 @@ from ..gemm.bf16_rounding import neighbours, round_to_bf16, single_cell
 from .addressing import ConvContext
 from .tile_partition import ConvTiling
 
-# How a row is in memory: one run of places and channels; places whose channels are neighbours;
-# channels whose places are neighbours (few of them); anything else, value by value.
-Lies = Literal["run", "places", "planes", "values"]
+# How a row is in memory: one run of pixels and channels; pixels whose channels are neighbours;
+# channels whose pixels are neighbours (few of them); anything else, value by value.
+RowLayout = Literal["run", "pixels", "planes", "values"]
 _MAX_PLANAR_CHANNELS = 8
 
 _MAX_BLOCK_ROWS = 8
@@ -34,18 +34,18 @@ _CELLS_PER_REGISTER = 16
 
 @dataclass(frozen=True)
 class RowCopies:
-    """Copies for blocks of `down` x `across` output places: `depth` x `height` rows of `width`
-    places, `pitch` values apart; row r is `step` data rows below row 0.
+    """Copies for blocks of `down` x `across` output pixels: `depth` x `height` rows of `width`
+    pixels, `pitch` values apart; row r is `step` data rows below row 0.
 
-    kept: the LLVM type of a value; kr of them make one factor, of type `cell`; a register holds
-    `lanes` values.
+    value_type: the LLVM type of a value; kr of them make one factor, of type `cell`; a register
+    holds `lanes` values.
     """
 
-    kept: str
+    value_type: str
     cell: str
     kr: int
     lanes: int
-    lies: Lies
+    layout: RowLayout
     across: int
     down: int
     depth: int
@@ -64,7 +64,7 @@ class RowCopies:
     def tails_at(self) -> int:
         """Where the cells of rows below each other begin (PackedConv.tails), in bytes."""
         slack = self.lanes * (_MAX_PLANAR_CHANNELS + 1)
-        return (self.depth * self.height * self.pitch + slack) * bits_of(self.kept) // 8
+        return (self.depth * self.height * self.pitch + slack) * bits_of(self.value_type) // 8
 
     @property
     def tail_pitch(self) -> int:
@@ -78,21 +78,21 @@ class RowCopies:
 
 def choose_rows(g: ConvContext, cut: ConvTiling, tall: int, packed: int = 0) -> RowCopies:
     """The copies of a convolution of three spatial axes whose tiles are `tall` rows high. Rows of
-    `packed` places, where that is given, follow one another without a gap."""
+    `packed` pixels, where that is given, follow one another without a gap."""
     spec, target = g.spec, g.target
     w, kr = spec.window, spec.packed.kr
-    kept, cell = {1: (g.acc, g.acc), 2: (I16, I32), 4: (I8, I32)}[kr]
+    value_type, cell = {1: (g.acc, g.acc), 2: (I16, I32), 4: (I8, I32)}[kr]
     room = max(target.l2, 256 << 10) // 4
-    # Rows further apart than a window is high are copied for one row of places at a time.
+    # Rows further apart than a window is high are copied for one row of pixels at a time.
     apart = w.dilations[1] > 1 or w.strides[1] > w.kernel[1]
     height, width = spec.out_sizes[1:]
 
     def make_rows(down: int, across: int) -> RowCopies:
         wide = (across - 1) * w.strides[2] + (w.kernel[2] - 1) * w.dilations[2] + 1
-        line = 64 * 8 // bits_of(kept)
+        line = 64 * 8 // bits_of(value_type)
         pitch = -(-(wide * spec.channels + kr) // line) * line
         return RowCopies(
-            kept,
+            value_type,
             cell,
             kr,
             g.lanes * kr,
@@ -122,16 +122,16 @@ def choose_rows(g: ConvContext, cut: ConvTiling, tall: int, packed: int = 0) -> 
     return make_rows(down, max(1, across))
 
 
-def _choose_layout(spec: ConvSpec) -> Lies:
-    channel, place = spec.data.strides[1], spec.data.strides[4]
+def _choose_layout(spec: ConvSpec) -> RowLayout:
+    channel, pixel = spec.data.strides[1], spec.data.strides[4]
     if channel == 1 or spec.channels == 1:
-        return "run" if place == spec.channels else "places"
-    return "planes" if place == 1 and spec.channels <= _MAX_PLANAR_CHANNELS else "values"
+        return "run" if pixel == spec.channels else "pixels"
+    return "planes" if pixel == 1 and spec.channels <= _MAX_PLANAR_CHANNELS else "values"
 
 
 def copy_function(g: ConvContext, rows: RowCopies) -> Function:
-    """copy(frame, data, to, z, y, x): the rows that begin at place (z, y, x) of the image whose
-    first value is at `data`; places outside of it are zeros, bytes the zero point."""
+    """copy(frame, data, to, z, y, x): the rows that begin at pixel (z, y, x) of the image whose
+    first value is at `data`; pixels outside of it are zeros, bytes the zero point."""
     f = g.module.function(
         "copy_rows",
         [("ptr noalias", "frame"), ("ptr noalias readonly", "data"), ("ptr noalias", "to")]
@@ -150,16 +150,16 @@ def copy_function(g: ConvContext, rows: RowCopies) -> Function:
     with f.range(0, rows.depth, unroll=1) as d, f.range(0, rows.height, unroll=1) as r:
         z = f.add(p["z"], f.mul(d, spec.window.dilations[0]))
         y = f.add(p["y"], f.mul(r, rows.step))
-        to = f.at(p["to"], f.mul(f.add(f.mul(d, rows.height), r), rows.pitch), rows.kept)
+        to = f.at(p["to"], f.mul(f.add(f.mul(d, rows.height), r), rows.pitch), rows.value_type)
         inside = f.and_(f.icmp("ult", z, deep), f.icmp("ult", y, high))
         with f.if_(inside) as branch:
             at = f.add(f.add(f.mul(z, strides[0]), f.mul(y, strides[1])), column)
             # Each piece may write beyond its end: what follows is written after it.
             copier.fill(to, f.mul(left, channels))
-            middle = f.at(to, f.mul(left, channels), rows.kept)
+            middle = f.at(to, f.mul(left, channels), rows.value_type)
             copier.copy(f.at(p["data"], at, element), middle, f.sub(right, left))
             end = f.mul(right, channels)
-            copier.fill(f.at(to, end, rows.kept), f.sub(rows.pitch, end))
+            copier.fill(f.at(to, end, rows.value_type), f.sub(rows.pitch, end))
             branch.else_()
             copier.fill(to, integer(rows.pitch))
     if rows.tails:
@@ -177,11 +177,11 @@ def _copy_tails(g: ConvContext, rows: RowCopies, f: Function) -> None:
     with f.range(0, rows.depth, unroll=1) as d, f.range(0, rows.height, unroll=1) as r:
         first = f.mul(d, rows.height)
         below = [f.smin(f.add(r, i), rows.height - 1) for i in range(rows.kr)]
-        places = [f.offset(copy, f.mul(f.add(first, row), rows.pitch)) for row in below]
+        addresses = [f.offset(copy, f.mul(f.add(first, row), rows.pitch)) for row in below]
         to = f.offset(copy, f.add(f.mul(f.add(first, r), rows.tail_pitch), rows.tails_at))
         with f.range(0, rows.width, _CELLS_PER_REGISTER, unroll=1) as x:
             at = f.add(f.mul(x, channels), channels - 1)
-            a, b, c, e = (f.load(vec(I8, lanes), f.offset(place, at)) for place in places)
+            a, b, c, e = (f.load(vec(I8, lanes), f.offset(address, at)) for address in addresses)
             cells = f.shuffle(f.shuffle(a, b, pick), f.shuffle(c, e, pick), join)
             f.store(cells, f.offset(to, f.mul(x, rows.kr)))
 
@@ -195,32 +195,32 @@ class _Copier:
         self.element = ELEMENT[self.dtype.value]
         frame = f.params["frame"]
         self.channel = g.size(f, frame, g.spec.data.strides[1])
-        self.place = g.size(f, frame, g.spec.data.strides[4])
+        self.pixel_stride = g.size(f, frame, g.spec.data.strides[4])
         self.zero = g.zero_number(f, frame)
-        self.nothing = f.as_value(0, vec(rows.kept, rows.lanes))
-        if rows.kept == I8:
+        self.nothing = f.as_value(0, vec(rows.value_type, rows.lanes))
+        if rows.value_type == I8:
             self.nothing = f.splat(g.zero_byte(f, frame), rows.lanes)
 
     def fill(self, to: Value, count: Value) -> None:
         f, rows = self.f, self.rows
         with f.range(0, count, rows.lanes, unroll=1) as i:
-            f.store(self.nothing, f.at(to, i, rows.kept))
+            f.store(self.nothing, f.at(to, i, rows.value_type))
 
-    def copy(self, source: Value, to: Value, places: Value) -> None:
+    def copy(self, source: Value, to: Value, pixels: Value) -> None:
         f, rows, channels = self.f, self.rows, self.spec.channels
-        if rows.lies == "run":
-            self.run(source, to, f.mul(places, channels))
-        elif rows.lies == "places":
-            with f.range(0, places, unroll=1) as i:
-                at = f.at(source, f.mul(i, self.place), self.element)
-                self.run(at, f.at(to, f.mul(i, channels), rows.kept), integer(channels))
-        elif rows.lies == "planes":
-            self.planes(source, to, places)
+        if rows.layout == "run":
+            self.run(source, to, f.mul(pixels, channels))
+        elif rows.layout == "pixels":
+            with f.range(0, pixels, unroll=1) as i:
+                at = f.at(source, f.mul(i, self.pixel_stride), self.element)
+                self.run(at, f.at(to, f.mul(i, channels), rows.value_type), integer(channels))
+        elif rows.layout == "planes":
+            self.planes(source, to, pixels)
         else:
-            with f.range(0, places, unroll=1) as i, f.range(0, channels, unroll=1) as c:
-                at = f.add(f.mul(i, self.place), f.mul(c, self.channel))
+            with f.range(0, pixels, unroll=1) as i, f.range(0, channels, unroll=1) as c:
+                at = f.add(f.mul(i, self.pixel_stride), f.mul(c, self.channel))
                 value = self.value(f.load(self.element, f.at(source, at, self.element)))
-                f.store(value, f.at(to, f.add(f.mul(i, channels), c), rows.kept))
+                f.store(value, f.at(to, f.add(f.mul(i, channels), c), rows.value_type))
 
     def run(self, source: Value, to: Value, count: Value) -> None:
         """Values that are neighbours."""
@@ -228,45 +228,45 @@ class _Copier:
         whole = f.mul(f.udiv(count, rows.lanes), rows.lanes)
         with f.range(0, whole, rows.lanes, unroll=2) as i:
             x = self.factors(f.at(source, i, self.element), None)
-            f.store(x, f.at(to, i, rows.kept))
+            f.store(x, f.at(to, i, rows.value_type))
         left = f.sub(count, whole)
         with f.if_(f.icmp("sgt", left, 0)):
             x = self.factors(f.at(source, whole, self.element), left)
-            f.store(x, f.at(to, whole, rows.kept))
+            f.store(x, f.at(to, whole, rows.value_type))
 
-    def planes(self, source: Value, to: Value, places: Value) -> None:
+    def planes(self, source: Value, to: Value, pixels: Value) -> None:
         """A few rows, one per channel, whose values take turns."""
         f, rows, channels = self.f, self.rows, self.spec.channels
 
         def copy_some(i: Value, left: Value | None) -> None:
-            place = f.at(source, i, self.element)
+            address = f.at(source, i, self.element)
             planes = [
-                self.factors(f.at(place, f.mul(self.channel, c), self.element), left)
+                self.factors(f.at(address, f.mul(self.channel, c), self.element), left)
                 for c in range(channels)
             ]
             for n in range(channels):
                 at = f.add(f.mul(i, channels), n * rows.lanes)
-                f.store(taking_turns(f, planes, n), f.at(to, at, rows.kept))
+                f.store(taking_turns(f, planes, n), f.at(to, at, rows.value_type))
 
-        whole = f.mul(f.udiv(places, rows.lanes), rows.lanes)
+        whole = f.mul(f.udiv(pixels, rows.lanes), rows.lanes)
         with f.range(0, whole, rows.lanes, unroll=1) as i:
             copy_some(i, None)
-        left = f.sub(places, whole)
+        left = f.sub(pixels, whole)
         with f.if_(f.icmp("sgt", left, 0)):
             copy_some(whole, left)
 
-    def factors(self, place: Value, left: Value | None) -> Value:
+    def factors(self, address: Value, left: Value | None) -> Value:
         """A register of neighbouring values as factors; those beyond `left` are not read."""
         f, g = self.f, self.g
 
         def load(first: int, lanes: int) -> Value:
-            part = None if left is None else tail_mask(f, lanes, f.sub(left, first))
+            tail = None if left is None else tail_mask(f, lanes, f.sub(left, first))
             kind = vec(self.element, lanes)
-            return masked_load(f, kind, f.at(place, first, self.element), part)
+            return masked_load(f, kind, f.at(address, first, self.element), tail)
 
         if self.dtype in BYTES:
             return self.byte(load(0, self.rows.lanes))
-        kind = vec(self.rows.kept, self.rows.lanes)
+        kind = vec(self.rows.value_type, self.rows.lanes)
         if g.unit is None:
             return round_to_bf16(f, f.cast(load(0, g.lanes), g.acc))
         if self.dtype is DType.bf16:
@@ -277,10 +277,10 @@ class _Copier:
     def byte(self, x: Value) -> Value:
         """Bytes as the unit takes them, or wider numbers less the zero point."""
         f, rows = self.f, self.rows
-        if rows.kept == I8:
+        if rows.value_type == I8:
             return xor_0x80(f, x, self.g.shift)
-        wide = f.cast(x, rows.kept, signed_=self.dtype.is_signed)
-        zero = f.splat(f.cast(self.zero, rows.kept), x.lanes)
+        wide = f.cast(x, rows.value_type, signed_=self.dtype.is_signed)
+        zero = f.splat(f.cast(self.zero, rows.value_type), x.lanes)
         return f.sub(wide, zero) if self.g.zeros else wide
 
     def value(self, x: Value) -> Value:
@@ -306,8 +306,8 @@ def taking_turns(f: Function, planes: list[Value], number: int) -> Value:
     for c, plane in enumerate(planes[1:], 1):
         picks: list[int] = []
         for lane in range(lanes):
-            mine = (first + lane) % count
-            kept = order[lane] if c == 1 and mine == 0 else lane
-            picks.append(lanes + order[lane] if mine == c else kept)
+            register = (first + lane) % count
+            own = order[lane] if c == 1 and register == 0 else lane
+            picks.append(lanes + order[lane] if register == c else own)
         found = f.shuffle(found, plane, picks)
     return found

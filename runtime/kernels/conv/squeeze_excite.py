@@ -1,9 +1,9 @@
 """Squeeze-and-excite: means of an image's channels, two small products, and the channels scaled.
 
-Four passes: sums of runs of places; means and states; gates; the scaling. A worker alone makes all
+Four passes: sums of runs of pixels; means and states; gates; the scaling. A worker alone makes all
 of them image after image, workers with fewer images than they are share each pass, as phases. What
 one pass writes for the next is stored in memory; means are made by each worker for itself. An image
-that is shared is summed and scaled by the same worker's runs of places, which it still has in its
+that is shared is summed and scaled by the same worker's runs of pixels, which it still has in its
 cache.
 """
 
@@ -29,7 +29,7 @@ from ..emit.tail_mask import TailMask, tail_mask
 from ..gemm.bf16_rounding import flush_to_zero
 from ..recurrent.kernel import Array
 
-Parts = Sequence[TailMask | None]
+Tails = Sequence[TailMask | None]
 Sums = Sequence[Sequence[StackVariable]]
 Tile = Sequence[Sums]
 
@@ -84,12 +84,12 @@ class _Excite:
         """A worker's images; or its part of all of them, in one phase."""
         f, spec = self.f, self.spec
         phased = f.icmp("sge", worker, workers)
-        phase, part = f.sub(f.udiv(worker, workers), 1), f.urem(worker, workers)
+        phase, index = f.sub(f.udiv(worker, workers), 1), f.urem(worker, workers)
         batch = self.sizes.value(spec.batch)
-        lo, hi = share(f, batch, part, workers)
+        lo, hi = share(f, batch, index, workers)
 
         def worker_range(count: int) -> tuple[Value, Value]:
-            begin, end = share(f, count, part, workers)
+            begin, end = share(f, count, index, workers)
             return f.select(phased, begin, 0), f.select(phased, end, count)
 
         @contextmanager
@@ -117,25 +117,25 @@ class _Excite:
         return -(-columns // width)
 
     def run_start(self, run: Value) -> Value:
-        """The place at which a run begins."""
+        """The pixel at which a run begins."""
         return self.f.udiv(self.f.mul(self.sizes.product(self.spec.places), run), CHUNKS)
 
     def blocks(
         self, count: int, width: int, first: Value, last: Value
-    ) -> Iterator[tuple[Value, Value, Parts]]:
+    ) -> Iterator[tuple[Value, Value, Tails]]:
         """Write the body for whole blocks of `width` columns, and again for the last one."""
         f, whole = self.f, count // width
         with f.range(first, f.smin(last, whole), outer=True) as n:
             yield n, f.mul(n, width), [None] * (width // self.lanes)
         if left := count % width:
             with f.if_(f.icmp("eq", last, whole + 1)):
-                parts: list[TailMask | None] = [None] * (left // self.lanes)
+                tails: list[TailMask | None] = [None] * (left // self.lanes)
                 if rest := left % self.lanes:
-                    parts.append(tail_mask(f, self.lanes, integer(rest)))
-                yield integer(whole), integer(whole * width), parts
+                    tails.append(tail_mask(f, self.lanes, integer(rest)))
+                yield integer(whole), integer(whole * width), tails
 
     def rows(self, arrays: Sequence[tuple[Array, Operand]], b: Value) -> RowCursor:
-        """The places of an image in several operands."""
+        """The pixels of an image in several operands."""
         pointers = [a.at(b, *[0] * (len(o.strides) - 1)) for a, o in arrays]
         types = [o.dtype for _, o in arrays]
         steps = [o.strides[1:-1] for _, o in arrays]
@@ -155,28 +155,28 @@ class _Excite:
     # -- the passes ---------------------------------------------------------------------------
 
     def sum_run(self, b: Value, run: Value) -> None:
-        """The sums of one run of places, a block of channels after the other."""
+        """The sums of one run of pixels, a block of channels after the other."""
         f, spec = self.f, self.spec
         width = _ACCUMULATORS * self.lanes
         first, last = self.run_start(run), self.run_start(f.add(run, 1))
         blocks = self.panels(spec.channels, width)
-        for _, c, parts in self.blocks(spec.channels, width, integer(0), integer(blocks)):
-            deep = max(1, _ACCUMULATORS // len(parts))
+        for _, c, tails in self.blocks(spec.channels, width, integer(0), integer(blocks)):
+            deep = max(1, _ACCUMULATORS // len(tails))
             deep = 1 << (deep.bit_length() - 1)
-            sums = [self.zeros(deep) for _ in parts]
+            sums = [self.zeros(deep) for _ in tails]
             rows = self.rows([(self.data, spec.data)], b)
             rows.seek(first)
 
             def add(
                 n: int,
                 c: Value = c,
-                parts: Parts = parts,
+                tails: Tails = tails,
                 sums: Sums = sums,
                 rows: RowCursor = rows,
             ) -> None:
                 (at,) = rows.pointers()
-                for v, part in enumerate(parts):
-                    x = masked_load(f, self.vector, f.at(at, f.add(c, v * self.lanes), F32), part)
+                for v, tail in enumerate(tails):
+                    x = masked_load(f, self.vector, f.at(at, f.add(c, v * self.lanes), F32), tail)
                     sums[v][n].set(f.fadd(sums[v][n].get(), x))
                 rows.advance()
 
@@ -188,19 +188,19 @@ class _Excite:
             if deep > 1:
                 with f.range(whole, count, unroll=1):
                     add(0)
-            for v, part in enumerate(parts):
+            for v, tail in enumerate(tails):
                 at = self.sums.at(b, run, f.add(c, v * self.lanes))
-                masked_store(f, self.add_pairwise(sums[v]), at, part)
+                masked_store(f, self.add_pairwise(sums[v]), at, tail)
 
     def squeeze(self, b: Value, panels: tuple[Value, Value]) -> None:
         """The means of all channels, then some panels of states."""
         f, spec, lanes = self.f, self.spec, self.lanes
         count = f.splat(cast(f, self.sizes.product(spec.places), DType.i64, DType.f32), lanes)
 
-        def mean(c: Value, part: TailMask | None) -> None:
+        def mean(c: Value, tail: TailMask | None) -> None:
             held = self.zeros(CHUNKS)
             for n, one in enumerate(held):
-                one.set(masked_load(f, self.vector, self.sums.at(b, n, c), part))
+                one.set(masked_load(f, self.vector, self.sums.at(b, n, c), tail))
             (y,) = emit_program(f, spec.mean, [self.add_pairwise(held), count], lanes=lanes)
             f.store(y, f.at(self.scratch, c, F32))
 
@@ -263,9 +263,9 @@ class _Excite:
                         f.store(self.add_pairwise(chains), self.tile(u * width + v * lanes))
             begin, end = f.mul(n, width), f.mul(f.smin(f.add(n, together), last), width)
 
-            def finish(c: Value, part: TailMask | None, begin: Value = begin) -> None:
+            def finish(c: Value, tail: TailMask | None, begin: Value = begin) -> None:
                 value = f.load(self.vector, self.tile(f.sub(c, begin)))
-                self.finish(b, value, c, part, down=down)
+                self.finish(b, value, c, tail, down=down)
 
             whole = columns // lanes * lanes
             with f.range(begin, f.smin(end, whole), lanes, unroll=1) as c:
@@ -279,27 +279,27 @@ class _Excite:
         return self.f.at(self.scratch, self.f.add(at, self.scratch_elements), F32)
 
     def finish(
-        self, b: Value, value: Value, c: Value, part: TailMask | None, *, down: bool
+        self, b: Value, value: Value, c: Value, tail: TailMask | None, *, down: bool
     ) -> None:
         """The program on a vector of a product's sums, stored."""
         f, spec = self.f, self.spec
         program = spec.squeeze if down else spec.gate
         given = self.squeezed if down else self.gated
         listed = spec.squeeze_extras if down else spec.gate_extras
-        extras = [self.along(a, o, [b], c, part) for a, o in zip(given, listed, strict=True)]
+        extras = [self.along(a, o, [b], c, tail) for a, o in zip(given, listed, strict=True)]
         (y,) = emit_program(f, program, [value, *extras], lanes=self.lanes)
-        masked_store(f, y, (self.states if down else self.gates).at(b, c), part)
+        masked_store(f, y, (self.states if down else self.gates).at(b, c), tail)
 
     def along(
-        self, array: Array, operand: Operand, lead: Sequence[Value], c: Value, part: TailMask | None
+        self, array: Array, operand: Operand, lead: Sequence[Value], c: Value, tail: TailMask | None
     ) -> Value:
         """A vector of an extra operand."""
         line = Lane(self.f, self.sizes, operand.dtype, operand.strides[-1], self.lanes)
         line.begin(array.at(*lead, 0))
-        return line.load(c, part)
+        return line.load(c, tail)
 
     def scale(self, b: Value, first: Value, last: Value) -> None:
-        """The places of some runs."""
+        """The pixels of some runs."""
         f, spec, lanes = self.f, self.spec, self.lanes
         listed = [(self.data, spec.data), *zip(self.extras, spec.epilogue_operands, strict=True)]
         listed.append((self.out, spec.out))
@@ -308,15 +308,15 @@ class _Excite:
         gates = Lane(f, self.sizes, DType.f32, 1, lanes)
         gates.begin(self.gates.at(b, 0))
 
-        def run(columns: Sequence[Value], part: TailMask | None) -> None:
+        def run(columns: Sequence[Value], tail: TailMask | None) -> None:
             x, *extras = lines[:-1]
             read = [
-                [x.load(c, part), gates.load(c, part), *(e.load(c, part) for e in extras)]
+                [x.load(c, tail), gates.load(c, tail), *(e.load(c, tail) for e in extras)]
                 for c in columns
             ]
             for c, values in zip(columns, read, strict=True):
                 (y,) = emit_program(f, spec.scale, values, lanes=lanes)
-                lines[-1].store(y, c, part)
+                lines[-1].store(y, c, tail)
 
         with f.if_(f.icmp("slt", first, last)):
             rows.seek(first)

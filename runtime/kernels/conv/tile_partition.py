@@ -13,13 +13,13 @@ from ....plan.specs.convolution import ConvSpec, Window
 from ....plan.target import Target
 from ..gemm.tiling import tile_rows
 
-# Per tap of one axis, which of a tile's places meet the data; None: all of them, at every tap.
+# Per tap of one axis, which of a tile's pixels meet the data; None: all of them, at every tap.
 Taps = tuple[tuple[bool, ...], ...] | None
 
 
 @dataclass(frozen=True)
 class Run:
-    """`count` tiles of `size` places, the first at `start`, that meet the data alike."""
+    """`count` tiles of `size` pixels, the first at `start`, that meet the data alike."""
 
     start: int
     count: int
@@ -30,9 +30,9 @@ class Run:
 def cut_axis(
     out: int, data: int, kernel: int, stride: int, dilation: int, pad: int, most: int
 ) -> tuple[Run, ...]:
-    """The tiles of an axis of known sizes, at most `most` places each, as even as possible.
+    """The tiles of an axis of known sizes, at most `most` pixels each, as even as possible.
 
-    Only tiles around the places where a tap starts or ceases to meet the data are looked at: an
+    Only tiles around the pixels where a tap starts or ceases to meet the data are looked at: an
     axis may have any number of others.
     """
     if not out:
@@ -61,11 +61,11 @@ def cut_axis(
     return tuple(runs)
 
 
-def _tile_of(place: int, low: int, longer: int) -> int:
-    """The tile of a place, where the first `longer` tiles have `low` + 1 places, others `low`."""
-    if place < longer * (low + 1):
-        return place // (low + 1)
-    return longer + (place - longer * (low + 1)) // low
+def _tile_of(position: int, low: int, longer: int) -> int:
+    """The tile of a pixel, where the first `longer` tiles have `low` + 1 pixels, others `low`."""
+    if position < longer * (low + 1):
+        return position // (low + 1)
+    return longer + (position - longer * (low + 1)) // low
 
 
 def known_axis(spec: ConvSpec, axis: int, most: int) -> tuple[Run, ...] | None:
@@ -105,7 +105,7 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
 @dataclass(frozen=True)
 class ConvTiling:
     """How a direct convolution is cut. `columns` None: the row's length is dynamic, tiles are
-    `most` places and fewer. `rows` None: one output row per tile, its taps found at run time.
+    `most` pixels and fewer. `rows` None: one output row per tile, its taps found at run time.
     `group`: panels of weights that serve all tiles before the next ones' turn."""
 
     lanes: int
@@ -144,5 +144,5 @@ def _group(spec: ConvSpec, target: Target) -> int:
 
 
 def taps_outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:
-    """Which places of a tile meet the data at a tap."""
+    """Which pixels of a tile meet the data at a tap."""
     return (True,) * size if taps is None else taps[tap]

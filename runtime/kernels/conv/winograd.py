@@ -1,11 +1,11 @@
 """Convolutions of 3 x 3 taps by Winograd's transform: fewer products, more additions.
 
-Output tiles of m x m places are transformed in blocks, so that a block's data stay in L2. Per
+Output tiles of m x m pixels are transformed in blocks, so that a block's data stay in L2. Per
 block: all channels of all its tiles are transformed into scratch; then, panel of output channels
 by panel, the (m + 2)^2 products of (tiles x C) by (C x panel) are computed and their tiles
 transformed back, with the epilogue, while they are still in the cache.
 
-A tile's numbers depend on its place in the image alone: neither blocks nor workers change bits.
+A tile's numbers depend on its pixel in the image alone: neither blocks nor workers change bits.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _WinogradLoops:
         column = f.urem(entry.worker, right.get())
         return share(f, tiles, rank, of), share(f, self.panels, column, right.get())
 
-    def place(self, tile: Value, each: Value) -> tuple[Value, Value, Value]:
+    def tile_position(self, tile: Value, each: Value) -> tuple[Value, Value, Value]:
         """Image, first row and first column of a tile."""
         f, m = self.f, self.plan.m
         inside = f.urem(tile, each)
@@ -132,7 +132,7 @@ class _WinogradLoops:
     ) -> None:
         """One tile's data into scratch: transformed, or as they are where they are extreme."""
         f, plan = self.f, self.plan
-        batch, row, column = self.place(tile, each)
+        batch, row, column = self.tile_position(tile, each)
         strides = [self.size(s) for s in self.spec.data.strides]
         y, x = f.sub(row, self.pads[0]), f.sub(column, self.pads[1])
         at = f.add(f.mul(batch, strides[0]), f.add(f.mul(y, strides[3]), f.mul(x, strides[4])))
@@ -175,13 +175,13 @@ class _WinogradLoops:
                 to = f.at(sums, f.mul(row, plan.nr), F32)
                 ahead = f.mul(f.mul(strip, pace), size // plan.nr // plan.kr)
                 f.call_function(product, a, b, to, f.offset(soon, ahead), pace)
-        parts = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
-        result = {n: self.result_function(n) for n in dict.fromkeys(parts)}
+        widths = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
+        result = {n: self.result_function(n) for n in dict.fromkeys(widths)}
         with f.range(0, count, unroll=1) as i:
-            batch, row, column = self.place(f.add(first, i), each)
+            batch, row, column = self.tile_position(f.add(first, i), each)
             left = [f.sub(n, at) for n, at in zip(self.out, (row, column), strict=True)]
             sums = f.at(self.sums, f.mul(i, plan.nr), F32)
-            for v, n in enumerate(parts):
+            for v, n in enumerate(widths):
                 channel = f.add(f.mul(panel, plan.nr), v * plan.lanes)
                 self.point_to(batch, channel, row, column)
                 args = [f.at(sums, v * plan.lanes, F32), *left]
@@ -193,13 +193,13 @@ class _WinogradLoops:
                 f.call_function(result[n], self.frame, *args)
 
     def point_to(self, batch: Value, channel: Value, row: Value, column: Value) -> None:
-        """Store the addresses of a tile's first place and channel, in extras and out, in the
+        """Store the addresses of a tile's first pixel and channel, in extras and out, in the
         frame."""
         f = self.f
         for k, (pointer, o) in enumerate(zip(self.pointers[2:], self.g.walked, strict=True)):
             at = integer(0)
-            spot = (batch, channel, integer(0), row, column)
-            for index, stride in zip(spot, o.strides, strict=True):
+            position = (batch, channel, integer(0), row, column)
+            for index, stride in zip(position, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))
             self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
 
@@ -242,7 +242,7 @@ class _WinogradLoops:
 
     def result_function(self, channels: int) -> Function:
         """result(frame, sums, height, width): one tile's sums of up to a vector of channels
-        transformed back and finished. At an edge fewer places than m x m exist. Of f32 there follow
+        transformed back and finished. At an edge fewer pixels than m x m exist. Of f32 there follow
         (extreme, data, taps): whether the tile's data are computed directly instead, with these
         filters."""
         g, plan = self.g, self.plan
@@ -261,7 +261,7 @@ class _WinogradLoops:
             attributes="nounwind noinline",
             linkage="internal",
         )
-        p, (part,) = f.params, g.parts(f, channels)
+        p, (tail,) = f.params, g.tails(f, channels)
         if plan.kr == 1:
             with f.if_(f.icmp("ne", p["extreme"], 0)):
                 direct = direct_function(g, plan, f"direct_{channels}", self.panels, channels)
@@ -279,12 +279,12 @@ class _WinogradLoops:
             for i in range(plan.side)
         ]
         epilogue = ConvEpilogue(g, f, p["frame"])
-        epilogue.share([(0, part)])
+        epilogue.share([(0, tail)])
         buffer = None if g.short else f.stack(plan.m * plan.m * g.lanes * 4)
         rows = both_ways(f, RESULT[plan.m], square)
 
         def finish(i: Value, j: Value, value: Value) -> None:
-            epilogue.finish(remove_scale(f, value), TilePosition(i, j, 0, part))
+            epilogue.finish(remove_scale(f, value), TilePosition(i, j, 0, tail))
 
         if buffer is not None:
             for i, row in enumerate(rows):
@@ -292,7 +292,7 @@ class _WinogradLoops:
                     f.store(
                         remove_scale(f, value), f.offset(buffer, (i * plan.m + j) * g.lanes * 4)
                     )
-            finish_places(g, plan, f, buffer, epilogue, part)
+            finish_places(g, plan, f, buffer, epilogue, tail)
             return f
         least = f.smin(p["height"], p["width"])
         even = all(isinstance(s, int) and s % plan.m == 0 for s in g.spec.out_sizes[1:])

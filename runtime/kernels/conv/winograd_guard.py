@@ -3,8 +3,8 @@
 Every output of a tile mixes all values that the tile reads, and cancels those that its own window
 does not contain: a NaN, an infinity or an overflow reaches all outputs of the tile, and the
 rounding errors of one large value drown outputs of small ones. So while a tile is transformed, the
-largest absolute value of each aligned square of 2 x 2 places, over all channels, is computed. Each
-window of 3 x 3 places contains such a square. A tile is transformed if its largest value is finite,
+largest absolute value of each aligned square of 2 x 2 pixels, over all channels, is computed. Each
+window of 3 x 3 pixels contains such a square. A tile is transformed if its largest value is finite,
 at most MAX_VALUE, and at most MAX_RATIO times the maximum of every square (docs/numerics.md).
 
 The scratch of another tile receives its data as they are, and its outputs are the sums that the
@@ -50,7 +50,7 @@ class TileGuard:
         )
 
     def include(self, values: Sequence[Sequence[Value]]) -> None:
-        """Take a vector of channels of each place of the tile into account."""
+        """Take a vector of channels of each pixel of the tile into account."""
         f = self.f
         for i, row in enumerate(values):
             for j, value in enumerate(row):
@@ -111,7 +111,7 @@ def _extreme_function(g: ConvContext, plan: WinogradPlan, name: str) -> Function
 
 
 def copy_function(g: ConvContext, plan: WinogradPlan) -> Function:
-    """copy(frame, data, to, y, x): the square at `data`, whose place in the image is (y, x), as it
+    """copy(frame, data, to, y, x): the square at `data`, whose pixel in the image is (y, x), as it
     is, for all channels; zeros outside the image."""
     spec = g.spec
     f = g.module.function(
@@ -135,18 +135,18 @@ def copy_function(g: ConvContext, plan: WinogradPlan) -> Function:
         inside = f.icmp("ult", f.add(p["y"], i), sizes[0])
         inside = f.and_(inside, f.icmp("ult", f.add(p["x"], j), sizes[1]))
 
-        def move(c: Value, part: TailMask | None, here: bool, data: Value = data, to: Value = to):
+        def move(c: Value, tail: TailMask | None, here: bool, data: Value = data, to: Value = to):
             value = (
-                masked_load(f, kind, f.at(data, c, stored), part) if here else f.as_value(0, kind)
+                masked_load(f, kind, f.at(data, c, stored), tail) if here else f.as_value(0, kind)
             )
             f.store(value, f.at(to, c, F32), 4)
 
         with f.if_(inside) as branch:
-            for c, part in vector_and_tail(f, spec.channels, plan.lanes):
-                move(c, part, True)
+            for c, tail in vector_and_tail(f, spec.channels, plan.lanes):
+                move(c, tail, True)
             branch.else_()
-            for c, part in vector_and_tail(f, spec.channels, plan.lanes):
-                move(c, part, False)
+            for c, tail in vector_and_tail(f, spec.channels, plan.lanes):
+                move(c, tail, False)
     return f
 
 
@@ -160,7 +160,7 @@ def direct_function(
 ) -> Function:
     """direct(frame, data, weights, height, width): the outputs of a tile, whose data
     copy_function wrote to `data`, of up to a vector of channels: direct sums, finished. At an edge
-    fewer places than m x m exist."""
+    fewer pixels than m x m exist."""
     spec = g.spec
     f = g.module.function(
         name,
@@ -169,11 +169,11 @@ def direct_function(
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, m, (part,) = f.params, plan.m, g.parts(f, channels)
+    p, m, (tail,) = f.params, plan.m, g.tails(f, channels)
     tap_size = panels * packed_size(spec.channels, plan.nr, plan.nr)
     place_size = plan.block * plan.pitch
     sums = f.stack(m * m * g.lanes * 4)
-    # Two rows of places at a time: sums enough to hide the latency of one another.
+    # Two rows of pixels at a time: sums enough to hide the latency of one another.
     with f.range(0, m, 2, unroll=1) as i:
         accumulators = [[f.var(g.vector, 0) for _ in range(m)] for _ in range(2)]
         with f.range(0, _TAPS, unroll=1) as y, f.range(0, _TAPS, unroll=1) as x:
@@ -193,8 +193,8 @@ def direct_function(
                 at = f.add(f.mul(f.add(i, down), m), right)
                 f.store(accumulator.get(), f.offset(sums, f.mul(at, g.lanes * 4)))
     epilogue = ConvEpilogue(g, f, p["frame"])
-    epilogue.share([(0, part)])
-    finish_places(g, plan, f, sums, epilogue, part)
+    epilogue.share([(0, tail)])
+    finish_places(g, plan, f, sums, epilogue, tail)
     return f
 
 
@@ -204,9 +204,9 @@ def finish_places(
     f: Function,
     vectors: Value,
     epilogue: ConvEpilogue,
-    part: TailMask | None,
+    tail: TailMask | None,
 ) -> None:
-    """Apply the epilogue to a tile's m x m values at `vectors`, where their places exist."""
+    """Apply the epilogue to a tile's m x m values at `vectors`, where their pixels exist."""
     p, m = f.params, plan.m
     with (
         f.range(0, f.smin(p["height"], m), unroll=1) as i,
@@ -214,4 +214,4 @@ def finish_places(
     ):
         at = f.mul(f.add(f.mul(i, m), j), g.lanes * 4)
         value = f.load(g.vector, f.offset(vectors, at))
-        epilogue.finish(value, TilePosition(i, j, 0, part))
+        epilogue.finish(value, TilePosition(i, j, 0, tail))

@@ -63,8 +63,8 @@ def transform_filters(filters: Array, m: int) -> Array:
     out[len(both) :] = kept
     step = max(1, _FILTERS_PER_BATCH // max(1, outputs))
     for c in range(0, channels, step):
-        part = taps[:, c : c + step].astype(np.float64, order="C")
-        out[: len(both), c : c + step] = (both @ part.reshape(9, -1)).reshape(
+        chunk = taps[:, c : c + step].astype(np.float64, order="C")
+        out[: len(both), c : c + step] = (both @ chunk.reshape(9, -1)).reshape(
             len(both), -1, outputs
         )
     return out

@@ -13,7 +13,7 @@ from .winograd_tiles import WinogradPlan
 
 
 def data_function(g: ConvContext, plan: WinogradPlan, edge: bool) -> Function:
-    """data(frame, data, to, y, x): the square at `data`, whose place in the image is (y, x),
+    """data(frame, data, to, y, x): the square at `data`, whose pixel in the image is (y, x),
     transformed for all channels. At an edge what lies outside the image is zero, or the zero point
     of bytes, from which these are differences here. Returns whether the tile has to be computed
     directly (winograd_guard.py), of f32 only."""
@@ -33,24 +33,24 @@ def data_function(g: ConvContext, plan: WinogradPlan, edge: bool) -> Function:
     inside = [f.icmp("ult", f.add(p["y"], i), sizes[0]) for i in range(side)]
     zero = _zero(g, f, lanes)
 
-    def load(place: Value, part: TailMask | None) -> Value:
-        value = masked_load(f, vec(stored, lanes), place, part)
+    def load(address: Value, tail: TailMask | None) -> Value:
+        value = masked_load(f, vec(stored, lanes), address, tail)
         if plan.kr == 1:
             return value
         value = f.cast(value, I16, signed_=spec.data.dtype.is_signed)
         return value if zero is None else f.sub(value, zero)
 
-    def column(c: Value, j: Value | int, part: TailMask | None) -> list[Value]:
+    def column(c: Value, j: Value | int, tail: TailMask | None) -> list[Value]:
         found: list[Value] = []
         for i in range(side):
             at = f.add(f.add(f.mul(steps[0], i), f.mul(steps[1], j)), c)
-            place = f.at(p["data"], at, stored)
+            address = f.at(p["data"], at, stored)
             if not edge:
-                found.append(load(place, part))
+                found.append(load(address, tail))
                 continue
             # What is read in place of what lies outside does not count.
             here = f.and_(inside[i], f.icmp("ult", f.add(p["x"], j), sizes[1]))
-            value = load(f.select(here, place, p["to"]), part)
+            value = load(f.select(here, address, p["to"]), tail)
             found.append(f.select(here, value, f.as_value(0, kind)))
         return found
 
@@ -61,9 +61,9 @@ def data_function(g: ConvContext, plan: WinogradPlan, edge: bool) -> Function:
 
     held = f.stack(plan.points * bytes_of(kind))
     guard = TileGuard(g, f, plan) if plan.kr == 1 else None
-    for c, part in vector_and_tail(f, spec.channels, lanes):
+    for c, tail in vector_and_tail(f, spec.channels, lanes):
         if guard is not None:
-            columns = [column(c, j, part) for j in range(side)]
+            columns = [column(c, j, tail) for j in range(side)]
             square = [[col[i] for col in columns] for i in range(side)]
             guard.include(square)
             for i, row in enumerate(both_ways(f, one, square)):
@@ -71,7 +71,7 @@ def data_function(g: ConvContext, plan: WinogradPlan, edge: bool) -> Function:
             continue
         # Loops compile in a third of the time. For bytes they are as fast, for floats 1 % slower.
         with f.range(0, side, unroll=1) as j:
-            for i, value in enumerate(one(f, column(c, j, part))):
+            for i, value in enumerate(one(f, column(c, j, tail))):
                 f.store(value, f.at(held, f.mul(f.add(j, i * side), lanes), kind))
         with f.range(0, side, unroll=1) as i:
             first = f.at(held, f.mul(i, side * lanes), kind)

@@ -177,21 +177,21 @@ class _RowEmitter:
         with f.range(full, n, lanes, unroll=1) as i:
             self.block(f.add(begin, i), 1, tail_mask(f, lanes, f.sub(n, i)))
 
-    def block(self, i: Value, count: int, part: TailMask | None) -> None:
+    def block(self, i: Value, count: int, tail: TailMask | None) -> None:
         """`count` vectors from column i: all read, then computed, then written."""
         f = self.f
         at = [f.add(i, u * self.lanes) for u in range(count)]
-        loaded = [[x.load(a, part) for x in self.ins] for a in at]
+        loaded = [[x.load(a, tail) for x in self.ins] for a in at]
         results = [
             emit_program(
                 f,
                 self.program,
                 values,
                 lanes=self.lanes,
-                guard=Guard(self.scratch, f.add(self.base, a), None if part is None else part.mask),
+                guard=Guard(self.scratch, f.add(self.base, a), None if tail is None else tail.mask),
             )
             for values, a in zip(loaded, at, strict=True)
         ]
         for values, a in zip(results, at, strict=True):
             for x, value in zip(self.outs, values, strict=True):
-                x.store(value, a, part)
+                x.store(value, a, tail)

@@ -143,8 +143,8 @@ class _Tile:
     def address(self, k: int, p: Value, q: Value) -> Value:
         """Operand k's element at (p, q)."""
         f, plane = self.f, self.plane
-        place = f.add(f.mul(p, plane.steps_p[k]), f.mul(q, plane.steps_q[k]))
-        return f.at(self.at[k], place, memory_type(self.operands[k].dtype))
+        offset = f.add(f.mul(p, plane.steps_p[k]), f.mul(q, plane.steps_q[k]))
+        return f.at(self.at[k], offset, memory_type(self.operands[k].dtype))
 
     def move(self, p: Value, q: Value, skip: tuple[Value, Value] | None) -> None:
         """The tile at (p, q) without its first `skip` columns and rows."""

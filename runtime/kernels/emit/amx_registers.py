@@ -65,11 +65,11 @@ class AmxTiles:
             rows[self._a_register(down)], widths[self._a_register(down)] = count, 4 * self.cells
         width = b"".join(w.to_bytes(2, "little") for w in widths)
         data = bytes([1, *[0] * 15]) + width.ljust(32, b"\0") + bytes(rows).ljust(16, b"\0")
-        place = f.stack(len(data))
+        address = f.stack(len(data))
         for at in range(0, len(data), 8):
             word = int.from_bytes(data[at : at + 8], "little")
-            f.store(integer(word, I64), f.offset(place, at), 8)
-        f.call("llvm.x86.ldtilecfg", "void", place)
+            f.store(integer(word, I64), f.offset(address, at), 8)
+        f.call("llvm.x86.ldtilecfg", "void", address)
 
     def multiply(  # noqa: C901 - two loop orders over the same closures
         self,

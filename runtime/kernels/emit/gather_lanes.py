@@ -38,55 +38,55 @@ def scatters(target: Target, bits: int) -> bool:
 
 
 def gather(
-    f: Function, element: str, lanes: int, place: Value, step: Value, part: TailMask | None
+    f: Function, element: str, lanes: int, address: Value, step: Value, tail: TailMask | None
 ) -> Value:
-    """Lanes at place + lane * step elements; lanes outside `part` are not read and are zero."""
+    """Lanes at place + lane * step elements; lanes outside `tail` are not read and are zero."""
     bits, kind = f"i{bits_of(element)}", vec(element, lanes)
     if lanes == 1:
-        return f.bitcast(f.load(bits, place), kind)
+        return f.bitcast(f.load(bits, address), kind)
     if gathers(f, element):
         name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-        pointers = _addresses(f, element, lanes, place, step)
+        pointers = _addresses(f, element, lanes, address, step)
         align = integer(bits_of(element) // 8, I32)
-        return f.call(name, kind, pointers, align, _mask(f, lanes, part), f.as_value(0, kind))
+        return f.call(name, kind, pointers, align, _mask(f, lanes, tail), f.as_value(0, kind))
     whole = vec(bits, lanes)
     buffer = f.stack(bytes_of(whole))
-    if part is not None:
+    if tail is not None:
         f.store(f.as_value(0, whole), buffer)
-    with f.range(0, lanes if part is None else part.count, unroll=1) as lane:
-        one = f.load(bits, f.at(place, f.mul(lane, step), bits))
+    with f.range(0, lanes if tail is None else tail.count, unroll=1) as lane:
+        one = f.load(bits, f.at(address, f.mul(lane, step), bits))
         f.store(one, f.at(buffer, lane, bits))
     return f.bitcast(f.load(whole, buffer), kind)
 
 
-def scatter(f: Function, value: Value, place: Value, step: Value, part: TailMask | None) -> None:
-    """Store lanes at place + lane * step elements; lanes outside `part` write nothing."""
+def scatter(f: Function, value: Value, address: Value, step: Value, tail: TailMask | None) -> None:
+    """Store lanes at place + lane * step elements; lanes outside `tail` write nothing."""
     size, lanes = bits_of(value.type), value.lanes
     bits = f"i{size}"
     if lanes == 1:
-        f.store(value, place)
+        f.store(value, address)
         return
     if scatters(f.target, size):
         name = f"llvm.masked.scatter.{suffix(value.type)}.v{lanes}p0"
-        pointers = _addresses(f, value.element, lanes, place, step)
+        pointers = _addresses(f, value.element, lanes, address, step)
         align = integer(size // 8, I32)
-        f.call(name, "void", value, pointers, align, _mask(f, lanes, part))
+        f.call(name, "void", value, pointers, align, _mask(f, lanes, tail))
         return
     buffer = f.stack(bytes_of(value.type))
     f.store(f.bitcast(value, vec(bits, lanes)), buffer)
-    with f.range(0, lanes if part is None else part.count, unroll=1) as lane:
+    with f.range(0, lanes if tail is None else tail.count, unroll=1) as lane:
         one = f.load(bits, f.at(buffer, lane, bits))
-        f.store(one, f.at(place, f.mul(lane, step), bits))
+        f.store(one, f.at(address, f.mul(lane, step), bits))
 
 
-def _mask(f: Function, lanes: int, part: TailMask | None) -> Value:
-    return f.mask(lanes, lanes) if part is None else part.mask
+def _mask(f: Function, lanes: int, tail: TailMask | None) -> Value:
+    return f.mask(lanes, lanes) if tail is None else tail.mask
 
 
-def _addresses(f: Function, element: str, lanes: int, place: Value, step: Value) -> Value:
+def _addresses(f: Function, element: str, lanes: int, address: Value, step: Value) -> Value:
     """A vector of pointers: place + lane * step elements."""
     if step.known is None:
         index = f.mul(f.iota(lanes, I64), f.splat(step, lanes))
     else:
         index = constants([lane * step.known for lane in range(lanes)], I64)
-    return f.op(vec(PTR, lanes), f"getelementptr {element}, {place}, {index}")
+    return f.op(vec(PTR, lanes), f"getelementptr {element}, {address}, {index}")

@@ -204,25 +204,25 @@ class Lane:
             one = from_memory(self.f, self.f.load(self.element, pointer), self.dtype)
             self.hoisted = self.f.splat(one, self.lanes)
 
-    def load(self, i: Value | int, part: TailMask | None = None) -> Value:
-        """Elements i .. i + lanes as the program sees them; lanes outside `part` are 0."""
+    def load(self, i: Value | int, tail: TailMask | None = None) -> Value:
+        """Elements i .. i + lanes as the program sees them; lanes outside `tail` are 0."""
         f = self.f
         if self.hoisted is not None:
             return self.hoisted
         if self.kind == "vector":
             at = f.at(self.pointer, i, self.element)
-            value = masked_load(f, vec(self.element, self.lanes), at, part)
+            value = masked_load(f, vec(self.element, self.lanes), at, tail)
         else:
-            value = gather(f, self.element, self.lanes, self._at(i), self.step, part)
+            value = gather(f, self.element, self.lanes, self._at(i), self.step, tail)
         return from_memory(f, value, self.dtype)
 
-    def store(self, value: Value, i: Value | int, part: TailMask | None = None) -> None:
+    def store(self, value: Value, i: Value | int, tail: TailMask | None = None) -> None:
         f = self.f
         value = to_memory(f, value, self.dtype)
         if self.kind == "vector":
-            masked_store(f, value, f.at(self.pointer, i, self.element), part)
+            masked_store(f, value, f.at(self.pointer, i, self.element), tail)
         else:
-            scatter(f, value, self._at(i), self.step, part)
+            scatter(f, value, self._at(i), self.step, tail)
 
     def _at(self, i: Value | int) -> Value:
         return self.f.at(self.pointer, self.f.mul(i, self.step), self.element)
@@ -237,27 +237,27 @@ def vector_and_tail(f: Function, count: int, lanes: int) -> Iterator[tuple[Value
         yield integer(whole), tail_mask(f, lanes, integer(count - whole))
 
 
-def masked_load(f: Function, type_: str, pointer: Value, part: TailMask | None) -> Value:
-    """A vector of which only `part` is read; other lanes are 0."""
-    if part is None:
+def masked_load(f: Function, type_: str, pointer: Value, tail: TailMask | None) -> Value:
+    """A vector of which only `tail` is read; other lanes are 0."""
+    if tail is None:
         return f.load(type_, pointer)
     if has_masks(f.target, type_):
-        return f.load_masked(type_, pointer, part.mask)
+        return f.load_masked(type_, pointer, tail.mask)
     buffer = f.stack(bytes_of(type_))
     f.store(Value(type_, "zeroinitializer"), buffer)
-    copy_elements(f, type_, pointer, buffer, part.count)
+    copy_elements(f, type_, pointer, buffer, tail.count)
     return f.load(type_, buffer)
 
 
-def masked_store(f: Function, value: Value, pointer: Value, part: TailMask | None) -> None:
-    if part is None:
+def masked_store(f: Function, value: Value, pointer: Value, tail: TailMask | None) -> None:
+    if tail is None:
         f.store(value, pointer)
     elif has_masks(f.target, value.type):
-        f.store_masked(value, pointer, part.mask)
+        f.store_masked(value, pointer, tail.mask)
     else:
         buffer = f.stack(bytes_of(value.type))
         f.store(value, buffer)
-        copy_elements(f, value.type, buffer, pointer, part.count)
+        copy_elements(f, value.type, buffer, pointer, tail.count)
 
 
 def has_masks(target: Target, type_: str) -> bool:

@@ -17,134 +17,20 @@ goes through tiles, whatever its M: the order of additions depends on the Target
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ....plan.specs.gemm import GemmSpec
-from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
 from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
-from .block_sizes import block_sizes, is_narrow
-from .epilogue_overlap import DeferredRows
-
-if TYPE_CHECKING:
-    from .loops.gemm_loops import GemmLoops
-    from .micro import GemmContext, TileShape
-    from .tiling import Tiling
+from .amx_tiling import CELL_BYTES
+from .context import GemmContext, TileShape
+from .epilogue_overlap import DeferredEpilogue, DeferredRows
+from .loops.loop_state import LoopState
+from .tiling_params import Tiling
 
 _LINE_BYTES: Final = 64
-# Bytes of a cell.
-_CELL_BYTES: Final = 4
-# Tiles of rows in a block, which the panels pass, and their rows
-# (docs/dev/tuning/amx-block-rows.md).
-_MAX_BLOCK_TILES: Final = 8
-_MAX_BLOCK_ROWS: Final = 288
-# Where K is at most so many steps, what the epilogue reads and writes is most of the traffic: a
-# block's rows of that take at most so many bytes, but two tiles.
-_MAX_SHORT_K_STEPS: Final = 4
-_MAX_EPILOGUE_BYTES: Final = 64 << 10
-
-
-# -- sizes --------------------------------------------------------------------------------------
-
-
-def on_tiles(
-    t: Tiling, spec: GemmSpec, target: Target, intrinsic: str, heights: tuple[int, ...]
-) -> Tiling:
-    """The tiling of a product on tiles, from what vector registers would do; `heights`: a known M
-    cut evenly into tiles of at most 2 * SIDE rows, which stay where registers can't be full.
-
-    K is cut only where a block of A would take more than half of L2. Slices of a panel and a strip
-    that fit L1 are faster where weights are in L2, and slower in whole models, whose weights do not
-    (docs/dev/tuning/amx-k-depth.md).
-    """
-    full = _full_heights(t, spec, target)
-    heights = (2 * AMX_ROWS, AMX_ROWS) if t.guarded else full or heights
-    mr, few = heights[0], not t.guarded and heights[0] <= AMX_ROWS and spec.m == heights[0]
-    panels = 2 if few and isinstance(spec.n, int) and spec.n >= 2 * t.nr else 1
-    kc, blocked = t.kc, t.blocked
-    if spec.compressed is None:
-        kc, blocked = _depth(t, spec, target, mr)
-    whole = isinstance(spec.k, int) and spec.k % (AMX_ROWS * t.kr) == 0
-    exact = t.guarded or len(heights) == 1 or bool(full)
-    lies = whole and (t.pack_a == "no" or t.in_place) and exact
-    narrow = lies and not t.guarded and is_narrow(spec, t.nr)
-    tall = _tiles_in_block(spec, kc, mr)
-    mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, tall)
-    streams = mc == 1 and not t.guarded
-    lines = 4 * AMX_ROWS * t.nr // _LINE_BYTES
-    among = 1 if streams else _MAX_BLOCK_TILES if t.guarded else mc
-    return dataclasses.replace(
-        t,
-        tile=intrinsic,
-        heights=heights,
-        mr=mr,
-        panels=panels,
-        buffered=True,
-        kc=kc,
-        blocked=blocked,
-        mc=mc,
-        nc=max(nc, panels),
-        pack_a="no" if narrow else "rows",
-        in_place=lies and not narrow,
-        a_row=(-(-kc // AMX_ROWS) | 1) * AMX_ROWS,
-        fetch=0 if t.pack_b else -(-lines // among),
-        streams=streams,
-        unroll=1,
-    )
-
-
-def _full_heights(t: Tiling, spec: GemmSpec, target: Target) -> tuple[int, ...]:
-    """Heights of tiles that fill three registers, and two where that leaves a rest; else ().
-
-    Three take turns in one register, so M has to be whole registers. They read a panel fewer times
-    but load more (tiles.py): that pays where a panel and the strip of A that meets it do not fit L1
-    (docs/dev/tuning/amx-tile-rows.md).
-    """
-    if not isinstance(spec.m, int) or not isinstance(spec.k, int) or spec.compressed:
-        return ()
-    if _CELL_BYTES * -(-spec.k // t.kr) * (t.nr + 2 * AMX_ROWS) <= target.l1:
-        return ()
-    registers, rest = divmod(spec.m, AMX_ROWS)
-    if rest or registers in (0, 1, 2, 4):
-        return ()
-    return (3 * AMX_ROWS, 2 * AMX_ROWS) if registers % 3 else (3 * AMX_ROWS,)
-
-
-def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
-    """Tiles of rows in a block, at most."""
-    most = min(_MAX_BLOCK_TILES, _MAX_BLOCK_ROWS // mr)
-    if (
-        not isinstance(spec.k, int)
-        or not isinstance(spec.n, int)
-        or kc > _MAX_SHORT_K_STEPS * AMX_ROWS
-    ):
-        return most
-    streamed = [o for o in (*spec.epilogue_operands, spec.out) if o.strides[-2] != 0]
-    row = sum(spec.n * o.dtype.bits // 8 for o in streamed)
-    return max(2, min(most, _MAX_EPILOGUE_BYTES // max(1, mr * row)))
-
-
-def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
-    """KC in cells, and whether K may take more than one block.
-
-    The tallest block of A that is KC deep takes half of L2, or, besides the sums that blocks of a a
-    dynamic K keep between blocks, a quarter.
-    """
-    cells = max(1, -(-spec.k // t.kr)) if isinstance(spec.k, int) else None
-    if cells is not None and isinstance(spec.m, int) and spec.m <= mr:
-        return cells, False
-    share = target.l2 // (2 if cells is not None else 4)
-    most = (
-        max(4, share // (_CELL_BYTES * _MAX_BLOCK_TILES * min(mr, 2 * AMX_ROWS)) // AMX_ROWS)
-        * AMX_ROWS
-    )
-    if cells is None:
-        return most, True
-    blocks = -(-cells // most)
-    return (cells, False) if blocks == 1 else (-(-cells // blocks // AMX_ROWS) * AMX_ROWS, True)
 
 
 def registers(t: Tiling, rows: int) -> AmxTiles:
@@ -154,7 +40,7 @@ def registers(t: Tiling, rows: int) -> AmxTiles:
     return AmxTiles(tuple(min(AMX_ROWS, height - at) for at in range(0, height, AMX_ROWS)))
 
 
-def fills_lines(loops: GemmLoops, a: Value) -> Value:
+def fills_lines(loops: LoopState, a: Value) -> Value:
     """Whether the rows of a matrix A begin where cache lines do. Else every line of a left factor
     is two, and 128x768x768 of bytes takes 1.3 times as long as with a copy."""
     f, spec = loops.f, loops.g.spec
@@ -174,10 +60,10 @@ class Tail:
     """The cells of a group of panels that do not fill a step, padded with zeros: in scratch, made
     once for all tiles of rows."""
 
-    def __init__(self, loops: GemmLoops) -> None:
+    def __init__(self, loops: LoopState) -> None:
         t = loops.g.tiling
         self.loops, self.needed = loops, has_tail(loops.g.spec, t.kr)
-        self.place = loops.reserve(t.panels * AMX_ROWS * t.nr if self.needed else 0)
+        self.address = loops.reserve(t.panels * AMX_ROWS * t.nr if self.needed else 0)
 
     def copy(self, b: Value, depth: Value, panels: int) -> None:
         """Of panels that begin, for this block of K, at b."""
@@ -192,7 +78,7 @@ class Tail:
                 first = f.mul(f.sub(depth, rest), t.nr)
                 across = f.mul(self.loops.size(access.across), which)
                 source = f.at(b, f.add(across, first), cell)
-                to = f.at(self.place, which * AMX_ROWS * t.nr, cell)
+                to = f.at(self.address, which * AMX_ROWS * t.nr, cell)
                 with f.range(0, AMX_ROWS * t.nr, t.lanes, unroll=1) as at:
                     x = f.var(kind, 0)
                     with f.if_(f.icmp("slt", at, f.mul(rest, t.nr))):
@@ -203,8 +89,8 @@ class Tail:
 # -- the tile -----------------------------------------------------------------------------------
 
 
-def tile_function(g: GemmContext, shape: TileShape) -> Function:
-    """The function of a tile (Context.tile), with three parameters more: how many bytes the rows
+def amx_tile_function(g: GemmContext, shape: TileShape, deferred: DeferredEpilogue) -> Function:
+    """The function of a tile (micro.py), with three parameters more: how many bytes the rows
     of A are apart, where its panels' tails are, and what tile waits to be finished. Sums go to the
     buffer, all rows of the tallest tile."""
     t = g.tiling
@@ -226,16 +112,15 @@ def tile_function(g: GemmContext, shape: TileShape) -> Function:
         for across, (q, c) in enumerate(columns)
     ]
     stride = integer(t.width * g.bytes)
-    places = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
+    addresses = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
     with f.if_(p["first"] if t.blocked else True) as branch:
-        for i, _ in places:
+        for i, _ in addresses:
             on_tile(f, "tilezero", i)
         branch.else_()
-        for i, place in places:
-            on_tile(f, "tileloadd64", i, place, stride)
+        for i, address in addresses:
+            on_tile(f, "tileloadd64", i, address, stride)
     step = _AmxStep(g, f, shape, columns)
-    assert g.finishes is not None
-    waiting = DeferredRows(g.finishes, f, p["frame"], p["waiting"])
+    waiting = DeferredRows(deferred, f, p["frame"], p["waiting"])
     each = -(-t.mr // max(1, t.kc // AMX_ROWS))
     k = g.spec.k
     depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
@@ -247,8 +132,8 @@ def tile_function(g: GemmContext, shape: TileShape) -> Function:
     with f.if_(f.icmp("ne", rest, 0)):
         step.multiply(whole, p["tail"], integer(AMX_ROWS * t.nr))
     waiting.rest(f.mul(f.udiv(whole, AMX_ROWS), each))
-    for i, place in places:
-        on_tile(f, "tilestored64", i, place, stride)
+    for i, address in addresses:
+        on_tile(f, "tilestored64", i, address, stride)
     return f
 
 
@@ -271,7 +156,7 @@ class _AmxStep:
         f, t, row = self.f, self.g.tiling, self.f.params["row"]
 
         def a_address(down: int) -> TileAddress:
-            at = f.add(f.mul(row, down * AMX_ROWS), f.mul(k, _CELL_BYTES))
+            at = f.add(f.mul(row, down * AMX_ROWS), f.mul(k, CELL_BYTES))
             return f.offset(f.params["a"], at), row
 
         def b_address(across: int) -> TileAddress:
@@ -282,7 +167,7 @@ class _AmxStep:
         registers(t, self.shape.rows).multiply(f, t.tile, shape, a_address, b_address, interleaved)
 
     def fetches(self, k: Value) -> list[Callable[[], None]]:
-        """What asks for lines of B that will be needed later (Context.tile's soon and pace), each
+        """What asks for lines of B that will be needed later (soon and pace of micro.py), each
         for one. They are spread among a step's products: in front of its loads GPT-2 takes 1.05
         times as long."""
         f, t = self.f, self.g.tiling

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ....ir.scalar.program import Program
 from ...llvmir.builder import Function
@@ -20,11 +19,9 @@ from ..emit.register_tile import unrolled_loop
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
+from .context import GemmContext
 from .packing.strided_axes import matrix_axes
 from .zero_point_schedule import TERMS, ZeroPointCompensation, terms_of
-
-if TYPE_CHECKING:
-    from .micro import GemmContext
 
 # Instructions that take a polynomial, a loop, or many cycles.
 _EXPENSIVE_OPS = frozenset(
@@ -47,7 +44,7 @@ class EpilogueColumn:
 
     m: Value
     n: Value
-    part: TailMask | None
+    tail: TailMask | None
     to: Value
 
 
@@ -63,41 +60,41 @@ class GemmEpilogue:
         splits = (g.spec.out_m_split, g.spec.out_n_split)
         self.rows, self.columns = matrix_axes(g, f, frame, g.spec.out.strides, splits)
 
-    def column(self, m: Value, n: Value, part: TailMask | None) -> EpilogueColumn:
+    def column(self, m: Value, n: Value, tail: TailMask | None) -> EpilogueColumn:
         """The vector of a row that begins at column n, a multiple of `lanes`."""
-        return EpilogueColumn(m, n, part, self.columns.at(self.f, n))
+        return EpilogueColumn(m, n, tail, self.columns.at(self.f, n))
 
     def row(self, m: Value) -> Value:
         """Where a row of the output begins."""
         return self.f.at(self.bases[-1], self.rows.at(self.f, m), self._element(-1))
 
-    def extras(self, spot: EpilogueColumn, *, shared: bool) -> list[Value | None]:
+    def extras(self, position: EpilogueColumn, *, shared: bool) -> list[Value | None]:
         """The extras there, as bits: those that all rows share, or (None among them) the others."""
         found: list[Value | None] = []
         for i, (row, _) in enumerate(self.strides):
-            found.append(self._load(i, spot) if shared == (row.known == 0) else None)
+            found.append(self._load(i, position) if shared == (row.known == 0) else None)
         return found
 
     def finish(
-        self, value: Value, shared: Sequence[Value | None], spot: EpilogueColumn, row: Value
+        self, value: Value, shared: Sequence[Value | None], position: EpilogueColumn, row: Value
     ) -> None:
         """Store in the row that begins at `row` what the program makes of an accumulator and its
         extras."""
         f = self.f
-        own = self.extras(spot, shared=False)
+        own = self.extras(position, shared=False)
         inputs = [value]
         for i, (a, b) in enumerate(zip(shared, own, strict=True)):
             inputs.append(self._as_read(i, a if a is not None else b))
         (result,) = emit_program(f, self.program, inputs, lanes=self.lanes)
         result = to_memory(f, result, self.operands[-1].dtype)
         if self.columns.keeps_whole(self.lanes):
-            self._store(result, row, spot.to, spot.part)
+            self._store(result, row, position.to, position.tail)
             return
-        count = spot.part.count if spot.part else integer(self.lanes)
-        with f.if_(self.columns.fits(f, spot.n, count)) as branch:
-            self._store(result, row, spot.to, spot.part)
+        count = position.tail.count if position.tail else integer(self.lanes)
+        with f.if_(self.columns.fits(f, position.n, count)) as branch:
+            self._store(result, row, position.to, position.tail)
             branch.else_()
-            self._store_pieces(result, row, spot.n, count)
+            self._store_pieces(result, row, position.n, count)
 
     def _store_pieces(self, result: Value, row: Value, n: Value, count: Value) -> None:
         """Store `count` lanes that are in several blocks of columns."""
@@ -108,25 +105,25 @@ class GemmEpilogue:
             piece = f.load(result.type, f.at(buffer, first, result.element), size)
             self._store(piece, row, at, tail_mask(f, self.lanes, some))
 
-    def _store(self, value: Value, row: Value, at: Value, part: TailMask | None) -> None:
+    def _store(self, value: Value, row: Value, at: Value, tail: TailMask | None) -> None:
         f, step = self.f, self.columns.step
-        place = f.at(row, at, self._element(-1))
+        address = f.at(row, at, self._element(-1))
         if step.known == 1 or self.lanes == 1:
-            masked_store(f, value, place, part)
+            masked_store(f, value, address, tail)
         else:
-            scatter(f, value, place, step, part)
+            scatter(f, value, address, step, tail)
 
-    def _load(self, index: int, spot: EpilogueColumn) -> Value:
+    def _load(self, index: int, position: EpilogueColumn) -> Value:
         """As integers: f16 values that are live across blocks would pass through library calls on
         instruction sets that have none."""
         f, column, element = self.f, self.strides[index][1], self._element(index)
-        place, bits = self._place(index, spot), f"i{bits_of(element)}"
+        address, bits = self._address(index, position), f"i{bits_of(element)}"
         kind = vec(bits, self.lanes)
         if column.known == 0:
-            return f.splat(f.load(bits, place), self.lanes)
+            return f.splat(f.load(bits, address), self.lanes)
         if column.known == 1 or self.lanes == 1:
-            return masked_load(f, kind, place, spot.part)
-        return gather(f, bits, self.lanes, place, column, spot.part)
+            return masked_load(f, kind, address, position.tail)
+        return gather(f, bits, self.lanes, address, column, position.tail)
 
     def _as_read(self, index: int, bits: Value | None) -> Value:
         """The bits of an extra as the program reads them."""
@@ -137,9 +134,9 @@ class GemmEpilogue:
     def _element(self, index: int) -> str:
         return ELEMENT[self.operands[index].dtype.value]
 
-    def _place(self, index: int, spot: EpilogueColumn) -> Value:
+    def _address(self, index: int, position: EpilogueColumn) -> Value:
         f, (row, column) = self.f, self.strides[index]
-        at = f.add(f.mul(spot.m, row), f.mul(spot.n, column))
+        at = f.add(f.mul(position.m, row), f.mul(position.n, column))
         return f.at(self.bases[index], at, self._element(index))
 
 
@@ -158,14 +155,14 @@ def finish_registers(
     p, lanes = f.params, g.tiling.lanes
     epilogue = GemmEpilogue(g, f, p["frame"], lanes)
     ns = [f.add(p["n"], c) for c in columns]
-    parts = [tail_mask(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
-    spots = [epilogue.column(p["m"], n, part) for n, part in zip(ns, parts, strict=True)]
-    shared = [epilogue.extras(spot, shared=True) for spot in spots]
+    tails = [tail_mask(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
+    positions = [epilogue.column(p["m"], n, tail) for n, tail in zip(ns, tails, strict=True)]
+    shared = [epilogue.extras(position, shared=True) for position in positions]
     for i, row in enumerate(sums):
         m = f.add(p["m"], i)
         to = epilogue.row(m)
-        for value, alike, spot in zip(row, shared, spots, strict=True):
-            epilogue.finish(value, alike, replace(spot, m=m), to)
+        for value, alike, position in zip(row, shared, positions, strict=True):
+            epilogue.finish(value, alike, replace(position, m=m), to)
 
 
 class FullRows:
@@ -177,11 +174,11 @@ class FullRows:
         g: GemmContext,
         f: Function,
         frame: Value,
-        place: tuple[Value, Value, Value],
+        origin: tuple[Value, Value, Value],
         terms: Sequence[Value],
     ) -> None:
-        """place: the buffer, and the product's row and column that its first sum belongs to."""
-        self.g, self.f, (self.buffer, self.m, n) = g, f, place
+        """origin: the buffer, and the product's row and column that its first sum belongs to."""
+        self.g, self.f, (self.buffer, self.m, n) = g, f, origin
         self.width = g.tiling.width
         self.epilogue = GemmEpilogue(g, f, frame, g.tiling.lanes)
         self.correcting = ZeroPointCompensation(g, f, frame, terms) if terms else None
@@ -189,8 +186,8 @@ class FullRows:
         self.lines = [
             (
                 c,
-                spot := self.epilogue.column(self.m, f.add(n, c), None),
-                self.epilogue.extras(spot, shared=True),
+                position := self.epilogue.column(self.m, f.add(n, c), None),
+                self.epilogue.extras(position, shared=True),
                 self.correcting.column(c) if self.correcting else (None, None),
             )
             for c in starts
@@ -201,12 +198,12 @@ class FullRows:
         g, f = self.g, self.f
         m = f.add(self.m, i)
         to = self.epilogue.row(m)
-        for c, spot, shared, of_column in self.lines:
+        for c, position, shared, of_column in self.lines:
             at = f.at(self.buffer, f.add(f.mul(i, self.width), c), g.acc)
             value = f.load(vec(g.acc, g.tiling.lanes), at, g.align)
             if self.correcting:
                 value = self.correcting.take(value, of_column, self.correcting.row(i))
-            self.epilogue.finish(value, shared, replace(spot, m=m), to)
+            self.epilogue.finish(value, shared, replace(position, m=m), to)
 
 
 def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = False) -> Function:
@@ -227,10 +224,10 @@ def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = Fa
     correcting = ZeroPointCompensation(g, f, p["frame"], terms) if corrects else None
     whole = f.mul(f.udiv(p["cols"], lanes), lanes)
 
-    def column(c: Value, part: TailMask | None) -> None:
+    def column(c: Value, tail: TailMask | None) -> None:
         n = f.add(p["n"], c)
-        spot = epilogue.column(p["m"], n, part)
-        shared = epilogue.extras(spot, shared=True)
+        position = epilogue.column(p["m"], n, tail)
+        shared = epilogue.extras(position, shared=True)
         terms = correcting.column(c) if correcting else (None, None)
         with f.range(0, p["rows"], unroll=1) as i:
             at = f.at(p["buffer"], f.add(f.mul(i, row), c), g.acc)
@@ -238,7 +235,7 @@ def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = Fa
             if correcting:
                 value = correcting.take(value, terms, correcting.row(i))
             m = f.add(p["m"], i)
-            epilogue.finish(value, shared, replace(spot, m=m), epilogue.row(m))
+            epilogue.finish(value, shared, replace(position, m=m), epilogue.row(m))
 
     # Of N = 1, one lane is a row.
     if g.tiling.tile and lanes == g.tiling.lanes and is_short(g.spec.epilogue):

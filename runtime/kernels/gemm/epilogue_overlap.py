@@ -7,58 +7,55 @@ finishes a few rows. A block's last tile is finished behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...llvmir.builder import Function
 from ...llvmir.values import I64, PTR, Value
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.register_tile import unrolled_loop
+from .context import GemmContext
 from .epilogue import FullRows, is_short
-
-if TYPE_CHECKING:
-    from .micro import GemmContext
 
 # Where the words of a waiting tile are: how many rows, then the arguments of the epilogue.
 _ROWS, _BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS = range(0, 56, 8)
 
 
 class DeferredEpilogue:
-    """The tile that waits, in memory of the kernel's own: `place`."""
+    """The tile that waits, in memory of the kernel's own: `address`."""
 
     def __init__(self, f: Function, g: GemmContext, finish: Function) -> None:
-        self.g, self.place, self.finish = g, f.stack(64), finish
+        self.g, self.address, self.finish = g, f.stack(64), finish
         self.corrects = bool(g.corrections)
-        g.finishes = self
 
     def clear(self, f: Function) -> None:
         """No tile waits."""
-        f.store(f.as_value(0, I64), f.offset(self.place, _ROWS))
+        f.store(f.as_value(0, I64), f.offset(self.address, _ROWS))
 
     def defer(self, f: Function, rows: Value, what: tuple[Value, ...]) -> None:
         """`rows` of a tile wait from now on: buffer, m, n, columns, and the terms."""
-        f.store(rows, f.offset(self.place, _ROWS))
+        f.store(rows, f.offset(self.address, _ROWS))
         for at, value in zip(
             (_BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS), what, strict=False
         ):
-            f.store(value, f.offset(self.place, at))
+            f.store(value, f.offset(self.address, at))
 
     def flush(self, f: Function, frame: Value) -> None:
         """Finish the tile that waits, if one does."""
-        part = DeferredRows(self, f, frame, self.place)
-        with f.if_(f.icmp("sgt", part.rows, 0)):
-            part.call(f.as_value(0, I64), part.rows)
+        rows = DeferredRows(self, f, frame, self.address)
+        with f.if_(f.icmp("sgt", rows.rows, 0)):
+            rows.call(f.as_value(0, I64), rows.rows)
 
 
 class DeferredRows:
-    """The rows of the tile that waits, in a function that gets its `place`."""
+    """The rows of the tile that waits, in a function that gets its `address`."""
 
-    def __init__(self, waiting: DeferredEpilogue, f: Function, frame: Value, place: Value) -> None:
+    def __init__(
+        self, waiting: DeferredEpilogue, f: Function, frame: Value, address: Value
+    ) -> None:
         self.waiting, self.f, self.frame = waiting, f, frame
-        self.rows = f.load(I64, f.offset(place, _ROWS))
+        self.rows = f.load(I64, f.offset(address, _ROWS))
         words = ((PTR, _BUFFER), (I64, _M), (I64, _N), (I64, _COLS))
-        self.buffer, self.m, self.n, self.cols = (f.load(k, f.offset(place, x)) for k, x in words)
+        self.buffer, self.m, self.n, self.cols = (f.load(k, f.offset(address, x)) for k, x in words)
         self.terms = [
-            f.load(PTR, f.offset(place, x))
+            f.load(PTR, f.offset(address, x))
             for x in ((_ROW_TERMS, _COLUMN_TERMS) if waiting.corrects else ())
         ]
 
@@ -82,8 +79,8 @@ class DeferredRows:
                 self.call(first, count)
                 return
             with f.if_(f.icmp("eq", self.cols, g.tiling.width)) as branch:
-                place = (self.buffer, self.m, self.n)
-                full = FullRows(g, f, self.frame, place, self.terms)
+                origin = (self.buffer, self.m, self.n)
+                full = FullRows(g, f, self.frame, origin, self.terms)
                 unrolled_loop(f, count, 2, lambda i: full.finish(f.add(first, i)))
                 branch.else_()
                 self.call(first, count)

@@ -16,8 +16,8 @@ from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import TailMask, tail_mask
 from .bf16_rounding import flush_to_zero
+from .context import GemmContext
 from .epilogue import finish_function
-from .micro import GemmContext
 from .packing.pack_cells import Side, left_side, right_side
 from .zero_point_schedule import zero_point
 
@@ -45,7 +45,7 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
     b_step = g.size(f, p["frame"], b_stride)
     # Rows that are not there repeat the last one; their sums are not stored.
     last = f.sub(p["count"], 1)
-    places = [
+    addresses = [
         f.at(p["a"], f.mul(row, f.smin(i, last) if i else 0), ELEMENT[spec.a.dtype.value])
         for i in range(rows)
     ]
@@ -57,24 +57,24 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
     b_zero_point = zero_point(g, f, p["frame"], False, integer(0))
 
     def load(
-        place: Value, k: Value, step: Value, side: Side, part: TailMask | None, zero: Value | None
+        address: Value, k: Value, step: Value, side: Side, tail: TailMask | None, zero: Value | None
     ) -> Value:
         element = side.element
-        at = f.at(place, f.mul(k, step), element)
+        at = f.at(address, f.mul(k, step), element)
         if step.known == 1:
-            x = masked_load(f, vec(element, lanes), at, part)
+            x = masked_load(f, vec(element, lanes), at, tail)
         else:
-            x = gather(f, element, lanes, at, step, part)
+            x = gather(f, element, lanes, at, step, tail)
         x = g.factor(f, x, side.dtype, side.to)
         if zero is None:
             return x
         x = f.sub(x, f.splat(zero, lanes))
-        return x if part is None else f.select(part.mask, x, 0)
+        return x if tail is None else f.select(tail.mask, x, 0)
 
-    def turn(k: Value, into: Sequence[StackVariable], part: TailMask | None) -> None:
-        b = load(p["b"], k, b_step, b_side, part, b_zero_point)
-        for place, total, zero in zip(places, into, a_zeros, strict=True):
-            a = load(place, k, a_step, a_side, part, zero)
+    def turn(k: Value, into: Sequence[StackVariable], tail: TailMask | None) -> None:
+        b = load(p["b"], k, b_step, b_side, tail, b_zero_point)
+        for address, total, zero in zip(addresses, into, a_zeros, strict=True):
+            a = load(address, k, a_step, a_side, tail, zero)
             # By no unit for cells: rounded factors are floats here, one to a lane.
             if is_float(g.acc):
                 total.set(f.fma(a, b, total.get()))
@@ -103,22 +103,22 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
                     f.store(s.get(), f.offset(waiting, at), size)
             with f.range(whole, depth, lanes, outer=True) as k:
                 u = f.urem(f.udiv(f.sub(k, whole), lanes), _ACCUMULATORS_PER_ROW)
-                mine = f.offset(waiting, f.mul(u, rows * size))
+                sums_of_turn = f.offset(waiting, f.mul(u, rows * size))
                 for s, at in zip(sums[0], slots[0], strict=True):
-                    s.set(f.load(g.vector, f.offset(mine, at), size))
+                    s.set(f.load(g.vector, f.offset(sums_of_turn, at), size))
                 turn(k, sums[0], tail_mask(f, lanes, f.sub(depth, k)))
                 for s, at in zip(sums[0], slots[0], strict=True):
-                    f.store(s.get(), f.offset(mine, at), size)
+                    f.store(s.get(), f.offset(sums_of_turn, at), size)
             for some, their in zip(sums, slots, strict=True):
                 for s, at in zip(some, their, strict=True):
                     s.set(f.load(g.vector, f.offset(waiting, at), size))
         word = "fadd" if is_float(g.acc) else "add"
         add = f.fadd if is_float(g.acc) else f.add
         for i in range(rows):
-            parts = [some[i].get() for some in sums]
-            while len(parts) > 1:
-                parts = [add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-            f.store(f.reduce(word, parts[0]), f.at(buffer, i, g.acc))
+            chains = [some[i].get() for some in sums]
+            while len(chains) > 1:
+                chains = [add(x, y) for x, y in zip(chains[::2], chains[1::2], strict=True)]
+            f.store(f.reduce(word, chains[0]), f.at(buffer, i, g.acc))
     finish = finish_function(g, 1, 1)
     f.call_function(finish, p["frame"], buffer, p["m"], integer(0), p["count"], integer(1))
     return f

@@ -8,9 +8,9 @@ from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, open_kernel
 from ..emit.contract import Kernel
+from .context import GemmContext
 from .loops.gemm_loops import GemmLoops
-from .micro import GemmContext
-from .tiling import choose, tiles_may_expand
+from .tiling import choose_tiling, tiles_may_expand
 
 
 def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
@@ -20,12 +20,14 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     zeros, scaling = ([READ] * len(x) for x in (spec.zero_points, spec.scaling()))
     buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.epilogue_operands), *scaling, out]
     entry = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    loops = GemmLoops(GemmContext(spec, target, module, choose(spec, target)), entry)
+    loops = GemmLoops(GemmContext(spec, target, module, choose_tiling(spec, target)), entry)
     f = entry.function
     if spec.n == 1:
         loops.column()
     elif tiles_may_expand(spec, target) and not isinstance(spec.m, int):
-        few = GemmLoops(GemmContext(spec, target, module, choose(spec, target, few=True)), entry)
+        few = GemmLoops(
+            GemmContext(spec, target, module, choose_tiling(spec, target, few=True)), entry
+        )
         with f.if_(f.icmp("sle", loops.m, few.g.tiling.mr)) as branch:
             few.tiles()
             branch.else_()

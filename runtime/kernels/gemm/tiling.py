@@ -16,8 +16,7 @@ K resumes the stored partial sum. So a tiling may be wrong about a machine; only
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from ....ir.dtype import DType
 from ....plan.packing.panel_params import cell_depth, panel_width
@@ -28,13 +27,10 @@ from ...llvmir.half_conversions import has_f16_conversion
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
-from . import amx
+from .amx_tiling import choose_amx_tiling
 from .block_sizes import block_sizes, is_narrow
 from .epilogue import is_short
-
-# How rows of A reach the register tile: where they lie, copied row after row, or copied so that
-# the rows of one column lie side by side (for an A whose rows are adjacent in memory).
-PackA = Literal["no", "rows", "columns"]
+from .tiling_params import PackA, Tiling
 
 # Two multiply-adds of four cycles latency can start per cycle on all cores of interest. A tile
 # with fewer than half as many chains would wait even for the weights that it streams.
@@ -47,49 +43,6 @@ _LINE_BYTES: Final = 64
 _NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How a product is cut; `mc` counts tiles of rows, `nc` counts panels, the rest elements.
-
-    Where a unit multiplies cells of `kr` values, one step of K is so many, which packed operands
-    hold as one cell of at most the accumulator's size: `kc` and all packed sizes count cells.
-    """
-
-    lanes: int  # accumulators per vector register
-    nr: int  # columns of a panel
-    vectors: int  # vector registers across a tile of one panel
-    mr: int  # rows of the tallest tile
-    heights: tuple[int, ...]  # tile heights that are compiled, tallest first
-    guarded: bool  # tiles may be taller than the rows that are left (M is read at run time)
-    buffered: bool  # sums are stored in a buffer, which the epilogue reads, and not kept
-    panels: int  # panels side by side in one tile, where one panel has too few chains
-    kr: int  # values of K per step
-    kc: int
-    blocked: bool  # K may take more than one block: sums wait in the buffer between them
-    mc: int
-    nc: int
-    pack_a: PackA
-    in_place: bool  # ... but full tiles read A where it lies: the rest of M is copied (amx.py)
-    a_row: int  # elements between rows (columns) of a packed strip of A
-    pack_b: bool
-    fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
-    streams: bool  # ... of its own panel, not of the next one
-    unroll: int
-    expands: bool = False  # tiles expand the cells of a compressed B themselves
-    tile: str = ""  # the instruction that multiplies tiles of AMX (amx.py), where there is one
-    brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
-
-    @property
-    def width(self) -> int:
-        """Columns of the widest tile, which rows of sums in a buffer are long."""
-        return self.panels * self.nr
-
-    @property
-    def strip(self) -> int:
-        """Elements of one packed strip of A: the rows of one tile, kc deep."""
-        return self.a_row * (self.kc if self.pack_a == "columns" else self.mr)
-
-
 def tile_rows(target: Target, vectors: int) -> int:
     """Rows of a tile `vectors` registers wide: accumulators, a row of B and one broadcast must fit
     the register file. Without a fused multiply-add a product needs a register, and so does the copy
@@ -98,7 +51,9 @@ def tile_rows(target: Target, vectors: int) -> int:
     return max(1, min(_MAX_TILE_ROWS, spare // vectors))
 
 
-def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True) -> Tiling:
+def choose_tiling(
+    spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True
+) -> Tiling:
     """The tiling of a product with N != 1, or with a dynamic N.
 
     few: for a dynamic M that one short tile holds, where weights are compressed. tiles: on
@@ -184,7 +139,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     instruction = tile_instruction(target, spec.cell_dtype(), kr)
     if not instruction or not tiles:
         return tiling
-    return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * AMX_ROWS))
+    return choose_amx_tiling(tiling, spec, target, instruction, _heights(spec.m, 2 * AMX_ROWS))
 
 
 def _heights(m: Size, most: int) -> tuple[int, ...]:
@@ -238,7 +193,7 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
         # measured: two tall tiles should expand bytes themselves.
         return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MAX_DEQUANT_ROWS
     # A panel that is converted would be converted by twice as many tiles.
-    return _as_it_lies(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
+    return _needs_no_conversion(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
 
 
 def _depth(
@@ -293,12 +248,12 @@ def _cell_depth(spec: GemmSpec, target: Target) -> int:
     return cell_depth(target, spec.cell_dtype())
 
 
-def _as_it_lies(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:
+def _needs_no_conversion(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:
     """Whether tiles can multiply an operand's elements without a conversion."""
     return dtype is spec.acc and cast is None and spec.compute_dtype is None
 
 
-def _left_lies(spec: GemmSpec, target: Target) -> bool:
+def _can_read_a_in_place(spec: GemmSpec, target: Target) -> bool:
     """Whether tiles can multiply A's elements where they are. Of bytes and of bf16: neighbours of
     a row are a cell if the unit takes their type, and if no cell reaches beyond a row's end. What
     is converted is packed even for one row: tiles would convert it once per panel of B."""
@@ -307,7 +262,7 @@ def _left_lies(spec: GemmSpec, target: Target) -> bool:
     depth = _cell_depth(spec, target)
     if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth and spec.a_cast is None:
         return isinstance(spec.k, int) and spec.k % depth == 0 and spec.a.strides[-1] == 1
-    return _as_it_lies(spec, spec.a.dtype, spec.a_cast)
+    return _needs_no_conversion(spec, spec.a.dtype, spec.a_cast)
 
 
 def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
@@ -320,7 +275,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
     row, step = spec.a.strides[-2:]
     split = spec.a_m_split or spec.a_k_split
     copied: PackA = "columns" if row == 1 and step != 1 and not split else "rows"
-    if not _left_lies(spec, target) or not isinstance(step, int):
+    if not _can_read_a_in_place(spec, target) or not isinstance(step, int):
         return copied
     if spec.m == 1:
         return "no"
@@ -333,7 +288,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
 def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
     """Whether tiles should read A's rows where they lie."""
     row, step = spec.a.strides[-2:]
-    if not _left_lies(spec, target) or step != 1:
+    if not _can_read_a_in_place(spec, target) or step != 1:
         return False
     if is_narrow(spec, nr):
         return True
@@ -362,8 +317,8 @@ def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:
     whole matrix stays in L1 anyway.
     """
     step, column = spec.b.strides[-2:]
-    lies = _as_it_lies(spec, spec.b.dtype, spec.b_cast)
-    if column != 1 or not lies or not isinstance(step, int):
+    as_is = _needs_no_conversion(spec, spec.b.dtype, spec.b_cast)
+    if column != 1 or not as_is or not isinstance(step, int):
         return True
     if isinstance(spec.m, int) and spec.m <= 2 * rows:
         return False

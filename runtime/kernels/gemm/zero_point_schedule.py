@@ -11,19 +11,15 @@ sums go through a buffer, they are taken off there. All of it modulo 2^32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final
 
-from ....plan.specs.gemm import GemmSpec
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, I1, I32, I64, Value, integer, vec
-from ..emit.dot_units import DotUnit, left_shift, ones, right_shift
+from ..emit.dot_units import ones
 from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
-
-if TYPE_CHECKING:
-    from .micro import Access, GemmContext
+from .context import Access, GemmContext
 
 # More parameters of a function that takes terms off sums.
 TERMS: Final = [
@@ -35,36 +31,6 @@ TERMS: Final = [
 def terms_of(f: Function) -> list[Value]:
     """What a function got for TERMS."""
     return [f.params[name] for _, name in TERMS]
-
-
-@dataclass(frozen=True)
-class Corrections:
-    """What zero points there are besides 0: `left` one for all rows or one per row, `right` one for
-    all columns or one per column. Shifts are part of them."""
-
-    left: Literal["none", "one", "rows"]
-    right: Literal["none", "one", "columns"]
-    left_shift: int
-    right_shift: int
-
-    def __bool__(self) -> bool:
-        return self.left != "none" or self.right != "none"
-
-    @property
-    def row_terms(self) -> bool:
-        """Whether rows have terms, or zero points of their own."""
-        return self.right != "none" or self.left == "rows"
-
-
-def corrections(spec: GemmSpec, unit: DotUnit | None) -> Corrections:
-    """The corrections of a product's sums. Of other types than bytes: none."""
-    a_shift, b_shift = left_shift(unit, spec.a.dtype), right_shift(unit, spec.b.dtype)
-    left, right = "one" if a_shift else "none", "one" if b_shift else "none"
-    if spec.a_zero_point is not None:
-        left = "one" if spec.a_zero_point.strides[-1] == 0 else "rows"
-    if spec.b_zero_point is not None:
-        right = "one" if spec.b_zero_point.strides[-1] == 0 else "columns"
-    return Corrections(left, right, a_shift, b_shift)
 
 
 class ZeroPointCompensation:
@@ -80,11 +46,11 @@ class ZeroPointCompensation:
         """What the columns from `at` on have: sum b (times za), and zb."""
         g, f, nr = self.g, self.f, self.g.tiling.nr
         at = f.add(f.as_value(at, I64), f.mul(f.udiv(at, nr), nr))
-        places = [f.at(self.column_terms, f.add(at, x), I32) for x in (0, nr)]
+        addresses = [f.at(self.column_terms, f.add(at, x), I32) for x in (0, nr)]
         wanted = (self.c.left != "none", self.c.right == "columns")
         first, second = (
-            f.load(g.vector, place, g.align) if want else None
-            for place, want in zip(places, wanted, strict=True)
+            f.load(g.vector, address, g.align) if want else None
+            for address, want in zip(addresses, wanted, strict=True)
         )
         return first, second
 
@@ -187,11 +153,11 @@ def row_terms_function(g: GemmContext, *, in_place: bool) -> Function:
                 total_ = _sum_of_row(g, f, row, access)
             if c.left != "none":
                 total_ = f.sub(total_, f.mul(f.cast(p["values"], I32), zero))
-            place = f.at(p["to"], i, I32)
+            address = f.at(p["to"], i, I32)
             old = f.var(I32, 0)
             with f.if_(f.xor(p["first"], 1)):
-                old.set(f.load(I32, place))
-            f.store(f.add(total_, old.get()), place)
+                old.set(f.load(I32, address))
+            f.store(f.add(total_, old.get()), address)
     return f
 
 
@@ -204,8 +170,8 @@ def _sum_of_row(g: GemmContext, f: Function, row: Value, access: Access) -> Valu
     with f.range(0, whole, t.lanes, unroll=1) as k:
         _add(g, f, total, left=f.load(g.vector, f.at(row, k, I32), 1))
     with f.if_(f.icmp("slt", whole, steps)):
-        part = None if access.cell is None else tail_mask(f, t.lanes, f.sub(steps, whole))
-        _add(g, f, total, left=masked_load(f, g.vector, f.at(row, whole, I32), part))
+        tail = None if access.cell is None else tail_mask(f, t.lanes, f.sub(steps, whole))
+        _add(g, f, total, left=masked_load(f, g.vector, f.at(row, whole, I32), tail))
     return f.reduce("add", total.get())
 
 
@@ -222,13 +188,13 @@ def column_sums_function(g: GemmContext) -> Function:
     )
     p, element = f.params, ELEMENT[g.b_cell.value]
     for s in range(0, t.nr, t.lanes):
-        place, total = f.at(p["to"], s, I32), f.var(g.vector, 0)
+        address, total = f.at(p["to"], s, I32), f.var(g.vector, 0)
         with f.if_(f.xor(p["first"], 1)):
-            total.set(f.load(g.vector, place, g.align))
+            total.set(f.load(g.vector, address, g.align))
         with f.range(0, p["steps"], unroll=1) as k:
             at = f.at(p["panel"], f.add(f.mul(k, t.nr), s), element)
             _add(g, f, total, right=f.load(vec(element, t.lanes), at))
-        f.store(total.get(), place, g.align)
+        f.store(total.get(), address, g.align)
     return f
 
 
@@ -269,18 +235,18 @@ def column_terms_function(g: GemmContext) -> Function:
             step = g.size(f, p["frame"], operand.strides[-1])
             with f.if_(f.icmp("sgt", left, 0)):
                 at = f.mul(f.add(p["n"], s), step)
-                place = f.at(g.zero_base(f, p["frame"], False), at, element)
-                x = _load_strided(g, f, element, place, step, left)
+                address = f.at(g.zero_base(f, p["frame"], False), at, element)
+                x = _load_strided(g, f, element, address, step, left)
                 x = f.add(f.cast(x, I32, signed_=operand.dtype.is_signed), c.right_shift)
                 f.store(x, f.at(p["to"], t.nr + s, I32), g.align)
     return f
 
 
 def _load_strided(
-    g: GemmContext, f: Function, element: str, place: Value, step: Value, left: Value
+    g: GemmContext, f: Function, element: str, address: Value, step: Value, left: Value
 ) -> Value:
     lanes = g.tiling.lanes
-    part = tail_mask(f, lanes, left)
+    tail = tail_mask(f, lanes, left)
     if step.known == 1:
-        return masked_load(f, vec(element, lanes), place, part)
-    return gather(f, element, lanes, place, step, part)
+        return masked_load(f, vec(element, lanes), address, tail)
+    return gather(f, element, lanes, address, step, tail)

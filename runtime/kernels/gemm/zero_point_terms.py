@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...llvmir.values import ELEMENT, Value, bits_of
+from .loops.loop_state import LoopState
 from .loops.work_partition import Bounds
 from .zero_point_schedule import column_sums_function, column_terms_function, row_terms_function
-
-if TYPE_CHECKING:
-    from .loops.gemm_loops import GemmLoops
 
 
 class Terms:
     """Scratch for the terms of the rows of a block, of one group of panels, and, where panels are
     packed at run time, the sums of their columns."""
 
-    def __init__(self, loops: GemmLoops) -> None:
+    def __init__(self, loops: LoopState) -> None:
         g, t = loops.g, loops.g.tiling
         c = g.corrections
         self.loops, self.g = loops, g
@@ -49,21 +45,21 @@ class Terms:
         values = loops.values(k0, depth)[1]
         from_strips = ts[0]
         if self._in_place:
-            until = f.smin(loops.lying, ts[1]) if t.in_place else ts[1]
+            until = f.smin(loops.tiles_in_place, ts[1]) if t.in_place else ts[1]
             from_strips = f.smax(until, ts[0])
             access = g.a_access(in_place=True)
             across, step = loops.size(access.across), loops.size(access.step)
             with f.range(ts[0], until, outer=True) as tile:
                 m = loops.cut.start(tile)
                 at = f.at(a, f.add(f.mul(m, across), f.mul(k0, step)), ELEMENT[access.dtype.value])
-                places, rows = (at, self._place(tile)), loops.cut.rows(tile)
-                f.call_function(self._in_place, loops.frame, *places, m, rows, depth, values, first)
+                pair, rows = (at, self._row_terms(tile)), loops.cut.rows(tile)
+                f.call_function(self._in_place, loops.frame, *pair, m, rows, depth, values, first)
         if self._packed:
             with f.range(from_strips, ts[1], outer=True) as tile:
                 at = f.at(strips, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
                 m, rows = loops.cut.start(tile), loops.cut.rows(tile)
-                places = (at, self._place(tile))
-                f.call_function(self._packed, loops.frame, *places, m, rows, depth, values, first)
+                pair = (at, self._row_terms(tile))
+                f.call_function(self._packed, loops.frame, *pair, m, rows, depth, values, first)
 
     def of_columns(self, b: Value, j0: Value, j: Value, panels: int) -> None:
         """Make the terms of the columns of panels j, j + 1, ..."""
@@ -83,10 +79,10 @@ class Terms:
             cols = f.sub(loops.n, n)
             f.call_function(self._columns, loops.frame, sums, to, n, cols)
 
-    def places(self, tile: Value, right: Value) -> tuple[Value, Value]:
+    def at_tile(self, tile: Value, right: Value) -> tuple[Value, Value]:
         """The terms of a tile's rows, and of the panels at hand, the first of which is the block's
         panel `right`."""
-        return self._place(tile), self._columns_of(right)
+        return self._row_terms(tile), self._columns_of(right)
 
     def _columns_of(self, right: Value) -> Value:
         """Groups of panels, and the single ones behind them, take turns."""
@@ -96,7 +92,7 @@ class Terms:
         turn = f.and_(f.add(f.udiv(right, t.panels), f.urem(right, t.panels)), 1)
         return f.at(self.columns, f.mul(turn, t.panels * 2 * t.nr), self.g.acc)
 
-    def _place(self, tile: Value) -> Value:
+    def _row_terms(self, tile: Value) -> Value:
         f, t = self.loops.f, self.g.tiling
         if not self.g.corrections.row_terms:
             return self.rows

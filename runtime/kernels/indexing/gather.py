@@ -60,14 +60,14 @@ class _GatherKernel:
     def run(self, worker: Value, workers: Value) -> None:
         f, spec = self.f, self.spec
         count, inner = self.sizes.value(spec.count), self.sizes.value(spec.inner)
-        places = f.mul(self.sizes.value(spec.outer), count)
+        positions = f.mul(self.sizes.value(spec.outer), count)
         if isinstance(spec.inner, int) and spec.inner <= _SPLIT_ELEMENTS:
-            lo, hi = share(f, places, worker, workers, _SPLIT_ELEMENTS // spec.inner)
+            lo, hi = share(f, positions, worker, workers, _SPLIT_ELEMENTS // spec.inner)
             with f.if_(f.icmp("slt", lo, hi)):
                 with self.row_counter(lo, hi, count) as (o, i):
                     self.copy(o, i, integer(0), inner)
             return
-        lo, hi = share(f, f.mul(places, inner), worker, workers, _SPLIT_ELEMENTS)
+        lo, hi = share(f, f.mul(positions, inner), worker, workers, _SPLIT_ELEMENTS)
         with f.if_(f.icmp("slt", lo, hi)):
             first, last = f.udiv(lo, inner), f.ceil_div(hi, inner)
             with self.row_counter(first, last, count) as (o, i):
@@ -120,16 +120,16 @@ class _GatherKernel:
         n = f.sub(end, begin)
 
         def vectors(at: Value, count: int, left: Value | None) -> None:
-            part = None if left is None else tail_mask(f, lanes, left)
-            places = [f.add(at, u * lanes) for u in range(count)]
+            tail = None if left is None else tail_mask(f, lanes, left)
+            positions = [f.add(at, u * lanes) for u in range(count)]
             values = [
                 number(0, type_)
                 if source is None
-                else masked_load(f, type_, f.at(source, p, self.element), part)
-                for p in places
+                else masked_load(f, type_, f.at(source, p, self.element), tail)
+                for p in positions
             ]
-            for p, v in zip(places, values, strict=True):
-                masked_store(f, v, f.at(to, p, self.element), part)
+            for p, v in zip(positions, values, strict=True):
+                masked_store(f, v, f.at(to, p, self.element), tail)
 
         block = lanes * _UNROLL
         full = f.mul(f.udiv(n, block), block)
@@ -153,7 +153,7 @@ class _GatherKernel:
 
 
 class _Each:
-    """Places [lo, hi) as (outer, position in the index), without a division each."""
+    """Positions [lo, hi) as (outer, position in the index), without a division each."""
 
     def __init__(self, f: Function, lo: Value, hi: Value, count: Value) -> None:
         self.f, self.lo, self.hi, self.count = f, lo, hi, count
@@ -162,15 +162,15 @@ class _Each:
         f = self.f
         first = f.udiv(self.lo, self.count)
         self.outer = f.var(I64, first)
-        self.place = f.var(I64, f.sub(self.lo, f.mul(first, self.count)))
+        self.position = f.var(I64, f.sub(self.lo, f.mul(first, self.count)))
         self.loop = f.range(self.lo, self.hi, unroll=1)
         self.loop.__enter__()
-        return self.outer.get(), self.place.get()
+        return self.outer.get(), self.position.get()
 
     def __exit__(self, *problem: object) -> None:
         f = self.f
-        after = f.add(self.place.get(), 1)
+        after = f.add(self.position.get(), 1)
         wraps = f.icmp("sge", after, self.count)
-        self.place.set(f.select(wraps, integer(0), after))
+        self.position.set(f.select(wraps, integer(0), after))
         self.outer.set(f.add(self.outer.get(), f.cast(wraps, I64, signed_=False)))
         self.loop.__exit__(None, None, None)

@@ -58,7 +58,7 @@ class _Pick:
             [s[:-1] for s in space.strides],
         )
         moving = spec.out if spec.is_scatter else spec.data
-        self.places = [sizes.value(s) for s in moving.strides[depth:]]
+        self.index_strides = [sizes.value(s) for s in moving.strides[depth:]]
         self.limits = [sizes.value(s) for s in spec.indexed_sizes]
         self.element = f"i{max(8, spec.data.dtype.bits)}"
 
@@ -82,17 +82,17 @@ class _Pick:
         number = f.mul(row, inner)
         if any(step != 0 for step in self.steps[1:-1]):
             with f.range(0, inner, unroll=1) as i:
-                place, bad = self.place(indices, i)
-                self.move(data, out, place, bad, i, f.add(i, 1), f.add(number, i))
+                offset, bad = self.compute_offset(indices, i)
+                self.move(data, out, offset, bad, i, f.add(i, 1), f.add(number, i))
             return
         with f.if_(f.icmp("sgt", inner, 0)):
-            place, bad = self.place(indices, integer(0))
-            self.move(data, out, place, bad, integer(0), inner, number)
+            offset, bad = self.compute_offset(indices, integer(0))
+            self.move(data, out, offset, bad, integer(0), inner, number)
 
-    def place(self, indices: list[Value], i: Value) -> tuple[Value, Value]:
+    def compute_offset(self, indices: list[Value], i: Value) -> tuple[Value, Value]:
         """How far the picked element is, in elements, and whether an index is out of range."""
         f = self.f
-        place, wrong = integer(0), integer(0, I1)
+        offset, wrong = integer(0), integer(0, I1)
         for n, pointer in enumerate(indices):
             dtype, limit = self.spec.indices[n].dtype, self.limits[n]
             type_ = memory_type(dtype)
@@ -101,27 +101,27 @@ class _Pick:
             if dtype.is_signed:
                 picked = f.select(f.icmp("slt", picked, 0), f.add(picked, limit), picked)
             wrong = f.or_(wrong, f.icmp("uge", picked, limit))
-            place = f.add(place, f.mul(picked, self.places[n]))
-        return place, wrong
+            offset = f.add(offset, f.mul(picked, self.index_strides[n]))
+        return offset, wrong
 
     def move(
-        self, data: Value, out: Value, place: Value, bad: Value, lo: Value, hi: Value, at: Value
+        self, data: Value, out: Value, offset: Value, bad: Value, lo: Value, hi: Value, at: Value
     ) -> None:
-        """Elements lo..hi of the row, `place` further on in what is picked from or put into."""
+        """Elements lo..hi of the row, `offset` further on in what is picked from or put into."""
         f, spec = self.f, self.spec
         if spec.out_of_range == "error":
             with f.if_(bad):
                 f.store(at, self.scratch)
                 f.ret(GATHER_OUT_OF_RANGE)
-            source = data if spec.is_scatter else f.at(data, place, self.element)
-            self.copy(source, f.at(out, place, self.element) if spec.is_scatter else out, lo, hi)
+            source = data if spec.is_scatter else f.at(data, offset, self.element)
+            self.copy(source, f.at(out, offset, self.element) if spec.is_scatter else out, lo, hi)
             return
         with f.if_(bad) as branch:
             step = self.sizes.value(self.steps[-1])
             with f.range(lo, hi, unroll=1) as i:
                 f.store(integer(0, self.element), f.at(out, f.mul(i, step), self.element))
             branch.else_()
-            self.copy(f.at(data, place, self.element), out, lo, hi)
+            self.copy(f.at(data, offset, self.element), out, lo, hi)
 
     def copy(self, source: Value, to: Value, lo: Value, hi: Value) -> None:
         f, element = self.f, self.element
@@ -130,8 +130,8 @@ class _Pick:
         if self.spec.combine or steps != (1, 1) or any(step != 0 for step in self.steps[1:-1]):
             read, write = (self.sizes.value(s) for s in steps)
             with f.range(lo, hi, unroll=1) as i:
-                place = f.at(to, f.mul(i, write), element)
-                self.scatter_element(f.at(source, f.mul(i, read), element), place)
+                target = f.at(to, f.mul(i, write), element)
+                self.scatter_element(f.at(source, f.mul(i, read), element), target)
             return
         type_ = vec(element, lanes)
         whole = f.mul(f.udiv(hi, lanes), lanes)
@@ -139,15 +139,15 @@ class _Pick:
             f.store(f.load(type_, f.at(source, i, element)), f.at(to, i, element))
         if lanes > 1:
             with f.if_(f.icmp("slt", whole, hi)):
-                part = tail_mask(f, lanes, f.sub(hi, whole))
-                value = masked_load(f, type_, f.at(source, whole, element), part)
-                masked_store(f, value, f.at(to, whole, element), part)
+                tail = tail_mask(f, lanes, f.sub(hi, whole))
+                value = masked_load(f, type_, f.at(source, whole, element), tail)
+                masked_store(f, value, f.at(to, whole, element), tail)
 
-    def scatter_element(self, source: Value, place: Value) -> None:
+    def scatter_element(self, source: Value, target: Value) -> None:
         """One element to its place, joined with what is there if so wished."""
         f, combine = self.f, self.spec.combine
         if not combine:
-            f.store(f.load(self.element, source), place)
+            f.store(f.load(self.element, source), target)
             return
         dtype = self.spec.data.dtype
         type_ = memory_type(dtype)
@@ -157,4 +157,4 @@ class _Pick:
             "min": f.minimum if dtype.is_float else f.smin,
             "max": f.maximum if dtype.is_float else f.smax,
         }[combine]
-        f.store(join(f.load(type_, place), f.load(type_, source)), place)
+        f.store(join(f.load(type_, target), f.load(type_, source)), target)

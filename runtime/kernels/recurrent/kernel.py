@@ -62,12 +62,12 @@ class Array:
 
 @dataclass(frozen=True)
 class SequenceStep:
-    """One sequence at one step: its number, whether the step counts, the place in time that the
-    step reads and writes, where the states before it lie, and what is multiplied."""
+    """One sequence at one step: its number, whether the step counts, the time step that it
+    reads and writes, the addresses of the states before it, and the factor of the product."""
 
     b: Value
     alive: Value | None
-    place: Value
+    time: Value
     states: tuple[Value, ...]
     factor: Value
 
@@ -105,14 +105,14 @@ class RecurrentKernel:
         """A worker's rows and directions; or its elements of all of them, in one phase."""
         f, directions = self.f, len(self.spec.reverse)
         phased = f.icmp("sge", worker, workers)
-        phase, part = f.sub(f.udiv(worker, workers), 1), f.urem(worker, workers)
+        phase, index = f.sub(f.udiv(worker, workers), 1), f.urem(worker, workers)
         # Rows are shared but in phases that are passes.
         passes = f.mul(self.time, self.spec.passes)
         whole = f.and_(phased, f.icmp("slt", phase, passes))
-        lo, hi = share(f, f.mul(self.batch, directions), part, workers)
+        lo, hi = share(f, f.mul(self.batch, directions), index, workers)
         panels, grain = self.tiles.panels, self.tiles.grain
         grains = -(-panels // grain)
-        bounds = share(f, directions * grains, part, workers)
+        bounds = share(f, directions * grains, index, workers)
         with f.range(0, directions, outer=True) as d:
 
             def clamp_to_batch(at: Value, size: Value | int, d: Value = d) -> Value:
@@ -212,8 +212,8 @@ class RecurrentKernel:
             fits = f.and_(f.icmp("sgt", left, below), f.icmp("sle", left, count))
             below = count
             with f.if_(True if shape.rows == 1 else fits):
-                places = [f.smin(f.add(low, r), last) for r in range(count)]
-                found = [self.row(b, t, again=again) for b in places]
+                sequences = [f.smin(f.add(low, r), last) for r in range(count)]
+                found = [self.row(b, t, again=again) for b in sequences]
                 alive = [row.alive for row in found if row.alive is not None]
                 some = alive[0] if alive else integer(1, I1)
                 for other in alive[1:]:
@@ -233,23 +233,23 @@ class RecurrentKernel:
                     self.run_program(program, row, tiles.sums(at, gates), p, gates, early=early)
 
     def row(self, b: Value, t: Value, *, again: bool) -> SequenceStep:
-        """Where row b stands at step t. A row that has ended looks at its last place again."""
+        """Sequence b at step t. One that has ended reads its last time step again."""
         f, d = self.f, self.d
         length = self.length(b)
         alive = None if self.lengths is None else f.icmp("slt", t, length)
         # An ended row still takes part in the products: it reads what is there.
         now = t if alive is None else f.smin(t, f.smax(f.sub(length, 1), 0))
         mirrored = f.smax(f.sub(f.sub(length, 1), now), 0)
-        place = f.select(self.backwards(), mirrored, now)
+        time = f.select(self.backwards(), mirrored, now)
         begins = f.icmp("eq", now, 0)
-        # The place before is not a place of the array at the first step: it is not looked at then.
-        before = f.select(self.backwards(), f.add(place, 1), f.sub(place, 1))
-        before = f.select(begins, place, before)
+        # At the first step there is no time step before it in the array: none is read then.
+        before = f.select(self.backwards(), f.add(time, 1), f.sub(time, 1))
+        before = f.select(begins, time, before)
         states = [f.select(begins, self.first[0].at(b, d, 0), self.out.at(b, d, before, 0))]
         for first, last in zip(self.first[1:], self.last[1:], strict=True):
             states.append(f.select(begins, first.at(b, d, 0), last.at(b, d, 0)))
         factor = self.last[0].at(b, d, 0) if again else states[0]
-        return SequenceStep(b, alive, place, tuple(states), factor)
+        return SequenceStep(b, alive, time, tuple(states), factor)
 
     def backwards(self) -> Value:
         """Whether the direction at hand runs from the sequence's end; of two, the second does."""
@@ -293,11 +293,11 @@ class RecurrentKernel:
         f, hidden, lanes = self.f, self.spec.hidden, self.lanes
         whole = hidden // lanes * lanes
 
-        def move(i: Value, part: TailMask | None) -> None:
+        def move(i: Value, tail: TailMask | None) -> None:
             value = number(0.0, self.type)
             if source is not None:
-                value = masked_load(f, self.type, f.at(source, i, F32), part)
-            masked_store(f, value, f.at(to, i, F32), part)
+                value = masked_load(f, self.type, f.at(source, i, F32), tail)
+            masked_store(f, value, f.at(to, i, F32), tail)
 
         with f.range(0, whole, lanes, unroll=1) as i:
             move(i, None)
@@ -308,7 +308,7 @@ class RecurrentKernel:
         """Ask for the inputs' shares that the program reads after the products."""
         f = self.f
         for row in rows:
-            share = self.x.at(row.b, row.place, self.d, f.mul(panel, self.lanes))
+            share = self.x.at(row.b, row.time, self.d, f.mul(panel, self.lanes))
             for gate in gates:
                 for p in range(panels):
                     f.prefetch(f.at(share, gate * self.spec.hidden + p * self.lanes, F32))
@@ -328,10 +328,10 @@ class RecurrentKernel:
         """A program on one vector of elements of a row."""
         f, spec, d = self.f, self.spec, self.d
         j = f.mul(panel, self.lanes)
-        part = None
+        tail = None
         if spec.hidden % self.lanes:
-            part = tail_mask(f, self.lanes, f.sub(spec.hidden, j))
-        out = self.out.at(row.b, d, row.place, 0)
+            tail = tail_mask(f, self.lanes, f.sub(spec.hidden, j))
+        out = self.out.at(row.b, d, row.time, 0)
         reads = {i.args[0] for i in program.instrs if i.op == "input"}
 
         def load_input(n: int) -> Value | None:
@@ -340,20 +340,20 @@ class RecurrentKernel:
             if n not in reads:
                 return None
             if n < count:
-                return sums[n - gates[0]] if n in gates else self.load(out, j, part)
+                return sums[n - gates[0]] if n in gates else self.load(out, j, tail)
             if n < 2 * count:
                 column = f.add(j, (n - count) * spec.hidden)
-                return self.load(self.x.at(row.b, row.place, d, column), integer(0), part)
+                return self.load(self.x.at(row.b, row.time, d, column), integer(0), tail)
             if n < 2 * count + len(row.states):
-                return self.load(row.states[n - 2 * count], j, part)
-            return self.load(self.vectors[n - 2 * count - len(row.states)].at(d, 0), j, part)
+                return self.load(row.states[n - 2 * count], j, tail)
+            return self.load(self.vectors[n - 2 * count - len(row.states)].at(d, 0), j, tail)
 
         inputs = [load_input(n) for n in range(spec.program_inputs)]
         results = emit_program(f, program, inputs, lanes=self.lanes)
         last = [a.at(row.b, d, 0) for a in self.last]
-        places = [last[0], out] if early else [out, *last[1:]]
-        for result, place in zip(results, places, strict=True):
-            masked_store(f, result, f.at(place, j, F32), part)
+        addresses = [last[0], out] if early else [out, *last[1:]]
+        for result, address in zip(results, addresses, strict=True):
+            masked_store(f, result, f.at(address, j, F32), tail)
 
-    def load(self, pointer: Value, j: Value, part: TailMask | None) -> Value:
-        return masked_load(self.f, self.type, self.f.at(pointer, j, F32), part)
+    def load(self, pointer: Value, j: Value, tail: TailMask | None) -> Value:
+        return masked_load(self.f, self.type, self.f.at(pointer, j, F32), tail)

@@ -67,21 +67,21 @@ class StateTiles:
         wide = self.lanes * self.kr
         self.pitch = -(-spec.hidden // wide) * self.lanes
         self.steps = -(-spec.hidden // self.kr)
-        # Of a small batch of known size every row has a place, and is copied once per step. (One
+        # Of a small batch of known size every row has a copy of its own, made once per step. (One
         # row is read sooner from a place that was just written: 256 elements, 0.78 of the time.)
         batch = spec.batch if isinstance(spec.batch, int) else 1
         self.keeps = 1 < batch <= _MAX_KEPT_ROWS
-        places = batch if self.keeps else _MAX_ROWS
-        self.bytes = 4 * places * self.pitch if self.rounds else 0
+        copies = batch if self.keeps else _MAX_ROWS
+        self.bytes = 4 * copies * self.pitch if self.rounds else 0
         self.buffer = f.stack(bytes_of(self.vector) * f.target.registers)
         # Workers' panels begin at multiples of it: half of the largest tile of one row.
         most = shapes(spec, f.target, 1 if spec.early else spec.gates)[0].panels
         self.grain = max(1, most // 2)
 
-    def sums(self, place: Value, gates: range) -> list[Value]:
-        """The sums of these gates, at a place: row * panels + panel of the last tile."""
+    def sums(self, tile_panel: Value, gates: range) -> list[Value]:
+        """The sums of these gates, by tile_panel: row * panels + panel of the last tile."""
         f, size = self.f, bytes_of(self.vector)
-        first = f.mul(place, len(gates))
+        first = f.mul(tile_panel, len(gates))
         return [
             f.load(self.vector, f.offset(self.buffer, f.mul(f.add(first, i), size)), size)
             for i in range(len(gates))
@@ -156,8 +156,8 @@ class StateTiles:
 
                 def weight(i: int) -> Value:
                     gate = gates[i % len(gates)]
-                    place = f.add(at, gate * self.lanes * self.kr)
-                    return self._weight(f, f.at(bases[i // len(gates)], place, self.stored))
+                    offset = f.add(at, gate * self.lanes * self.kr)
+                    return self._weight(f, f.at(bases[i // len(gates)], offset, self.stored))
 
                 def add(r: int, i: int, state: Value, weight: Value) -> None:
                     s = sums[r][i]
@@ -185,10 +185,10 @@ class StateTiles:
         element = F32 if self.unit is None else I32
         return f.splat(f.load(element, f.at(h, k, element)), self.lanes)
 
-    def _weight(self, f: Function, place: Value) -> Value:
+    def _weight(self, f: Function, address: Value) -> Value:
         if self.unit is not None:
-            return f.load(vec(I32, self.lanes), place, 4)
-        x = f.load(vec(self.stored, self.lanes), place)
+            return f.load(vec(I32, self.lanes), address, 4)
+        x = f.load(vec(self.stored, self.lanes), address)
         return f.cast(x, F32) if self.stored == BF16 else x
 
     def _multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
@@ -217,8 +217,8 @@ class StateTiles:
         def read(first: Value, left: int) -> Value:
             if left <= 0:
                 return f.as_value(0.0, self.vector)
-            part = None if left >= lanes else tail_mask(f, lanes, integer(left))
-            return masked_load(f, self.vector, f.at(h, first, F32), part)
+            tail = None if left >= lanes else tail_mask(f, lanes, integer(left))
+            return masked_load(f, self.vector, f.at(h, first, F32), tail)
 
         def copy(i: Value, left: int) -> None:
             halves = [read(f.add(i, n * lanes), left - n * lanes) for n in range(self.kr)]

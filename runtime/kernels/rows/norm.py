@@ -8,8 +8,10 @@ walks memory alike; the second one only where it has the computing type (f32, f6
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from ....ir.dtype import DType
 from ....plan.specs.rows import NormSpec
 from ....plan.target import Target
 from ...llvmir.values import Value, number, vec
@@ -29,6 +31,9 @@ from .row_sweeps import (
 )
 
 _MAX_SCRATCH_BYTES = 65536
+# The largest f32 times this has a square whose sums are finite; what rounds to 0 next to a sum that
+# overflowed without it does not count.
+_UNIT = 2.0**-96
 
 
 def generate(spec: NormSpec, target: Target, symbol: str) -> Kernel:
@@ -83,45 +88,72 @@ class _Norm:
         if spec.centre:
             mean = f.splat(f.fdiv(self.sum.total(), count), k.lanes)
             if spec.scale_variance:
-                k.sweep(lambda i, parts: self.second(i, parts, mean))
+                k.sweep(lambda i, tails: self.second(i, tails, mean))
         scale: Value | None = None
         if spec.scale_variance:
+            unit, eps = self.rescale_overflow(mean)
             variance = f.fdiv(self.squares.total(), count)
-            eps = number(spec.eps, self.element)
             if spec.eps_outside:
                 root = f.fadd(f.sqrt(variance), eps)
             else:
                 root = f.sqrt(f.fadd(variance, eps))
-            scale = f.splat(f.fdiv(1.0, root), k.lanes)
-        k.sweep(lambda i, parts: self.third(i, parts, mean, scale))
+            scale = f.splat(f.fdiv(unit, root), k.lanes)
+        k.sweep(lambda i, tails: self.third(i, tails, mean, scale))
+
+    def rescale_overflow(self, mean: Value | None) -> tuple[Value, Value]:
+        """Where the sum of squares is infinite in f32, sum the squares of x * _UNIT instead.
+
+        Returns the factor of x in the sum, and epsilon in its unit. f64 overflows as evaluation
+        does.
+        """
+        f, k, eps = self.f, self.k, self.spec.eps
+        one, plain = number(1.0, self.element), number(eps, self.element)
+        if self.compute is not DType.f32:
+            return one, plain
+        small = eps * (_UNIT if self.spec.eps_outside else _UNIT * _UNIT)
+        overflows = f.fcmp("oeq", self.squares.total(), math.inf)
+        with f.if_(overflows):
+            self.squares.clear()
+            k.sweep(lambda i, tails: self.second(i, tails, mean, _UNIT))
+        return (
+            f.select(overflows, number(_UNIT, self.element), one),
+            f.select(overflows, number(small, self.element), plain),
+        )
 
     # -- sweeps -------------------------------------------------------------------------------
 
-    def sum_pass(self, i: Value, parts: Sequence[TailMask | None]) -> None:
+    def sum_pass(self, i: Value, tails: Sequence[TailMask | None]) -> None:
         """Sum of x, or of its squares; x goes to the second output and to where it is kept."""
-        values = [self.compute_x(i, u, part) for u, part in enumerate(parts)]
-        for u, (x, part) in enumerate(zip(values, parts, strict=True)):
+        values = [self.compute_x(i, u, tail) for u, tail in enumerate(tails)]
+        for u, (x, tail) in enumerate(zip(values, tails, strict=True)):
             at = self.f.add(i, u * self.k.lanes)
             if len(self.outs) == 2:
                 second = self.outs[1]
-                second.store(cast(self.f, x, self.compute, second.dtype), at, part)
+                second.store(cast(self.f, x, self.compute, second.dtype), at, tail)
             if self.memory == "scratch":
-                masked_store(self.f, x, self.place(at), part)
+                masked_store(self.f, x, self.address(at), tail)
             if self.spec.centre:
-                self.sum.add(u, x, part)
+                self.sum.add(u, x, tail)
             else:
-                self.squares.fold(u, x, x, part)
+                self.squares.fold(u, x, x, tail)
 
-    def second(self, i: Value, parts: Sequence[TailMask | None], mean: Value | None) -> None:
-        """Sum of squares about the mean."""
-        for u, part in enumerate(parts):
-            d = self.f.fsub(self.x(i, u, part), mean if mean is not None else 0.0)
-            self.squares.fold(u, d, d, part)
+    def second(
+        self,
+        i: Value,
+        tails: Sequence[TailMask | None],
+        mean: Value | None,
+        unit: float = 1.0,
+    ) -> None:
+        """Sum of squares about the mean, times unit * unit."""
+        for u, tail in enumerate(tails):
+            d = self.f.fsub(self.x(i, u, tail), mean if mean is not None else 0.0)
+            d = d if unit == 1 else self.f.fmul(d, unit)
+            self.squares.fold(u, d, d, tail)
 
     def third(
         self,
         i: Value,
-        parts: Sequence[TailMask | None],
+        tails: Sequence[TailMask | None],
         mean: Value | None,
         scale: Value | None,
     ) -> None:
@@ -129,31 +161,31 @@ class _Norm:
         given = self.spec.epilogue
         wanted = {i.args[0]: i.dtype for i in given.instrs if i.op == "input"}
         out = self.outs[0]
-        for u, part in enumerate(parts):
+        for u, tail in enumerate(tails):
             at = f.add(i, u * self.k.lanes)
-            y = self.x(i, u, part)
+            y = self.x(i, u, tail)
             if mean is not None:
                 y = f.fsub(y, mean)
             if scale is not None:
                 y = f.fmul(y, scale)
             y = cast(f, y, self.compute, wanted.get(0, self.compute))
-            extras = [x.load(at, part) for x in self.extras]
+            extras = [x.load(at, tail) for x in self.extras]
             (result,) = emit_program(f, given, [y, *extras], lanes=self.k.lanes)
-            out.store(cast(f, result, program_types(given)[0], out.dtype), at, part)
+            out.store(cast(f, result, program_types(given)[0], out.dtype), at, tail)
 
     # -- values -------------------------------------------------------------------------------
 
-    def compute_x(self, i: Value, u: int, part: TailMask | None) -> Value:
+    def compute_x(self, i: Value, u: int, tail: TailMask | None) -> Value:
         at = self.f.add(i, u * self.k.lanes)
-        inputs = [x.load(at, part) for x in self.ins]
+        inputs = [x.load(at, tail) for x in self.ins]
         return prologue(self.f, self.spec.prologue, inputs, self.k.lanes, self.compute)
 
-    def x(self, i: Value, u: int, part: TailMask | None) -> Value:
+    def x(self, i: Value, u: int, tail: TailMask | None) -> Value:
         if self.memory is None:
-            return self.compute_x(i, u, part)
-        return masked_load(self.f, self.type, self.place(self.f.add(i, u * self.k.lanes)), part)
+            return self.compute_x(i, u, tail)
+        return masked_load(self.f, self.type, self.address(self.f.add(i, u * self.k.lanes)), tail)
 
-    def place(self, at: Value) -> Value:
+    def address(self, at: Value) -> Value:
         f = self.f
         base = self.outs[1].pointer if self.memory == "second" else f.offset(self.k.scratch, 64)
         return f.at(base, at, self.element)

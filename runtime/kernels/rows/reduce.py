@@ -98,8 +98,8 @@ class Join:
     def start(self, lanes: int) -> Value:
         return number(neutral_element(self.kind, self.dtype), vec(element_type(self.dtype), lanes))
 
-    def mask_tail(self, value: Value, part: TailMask | None) -> Value:
-        return value if part is None else self.f.select(part.mask, value, self.start(value.lanes))
+    def mask_tail(self, value: Value, tail: TailMask | None) -> Value:
+        return value if tail is None else self.f.select(tail.mask, value, self.start(value.lanes))
 
     def total(self, values: Sequence[Value]) -> Value:
         """All lanes of all values, pairs by pairs, then halves onto halves."""
@@ -176,11 +176,11 @@ class _Reduce:
         out = Lane(f, sizes, self.spec.out.dtype, 1, 1)
         accumulators = [f.var(self.join.start(self.lanes).type) for _ in range(UNROLL)]
 
-        def visit(i: Value, parts: Sequence[TailMask | None]) -> None:
-            at = [f.add(i, u * self.lanes) for u in range(len(parts))]
-            loaded = [[x.load(a, p) for x in lines] for a, p in zip(at, parts, strict=True)]
-            for u, (values, part) in enumerate(zip(loaded, parts, strict=True)):
-                self.accumulate(accumulators[u], values, part)
+        def visit(i: Value, tails: Sequence[TailMask | None]) -> None:
+            at = [f.add(i, u * self.lanes) for u in range(len(tails))]
+            loaded = [[x.load(a, p) for x in lines] for a, p in zip(at, tails, strict=True)]
+            for u, (values, tail) in enumerate(zip(loaded, tails, strict=True)):
+                self.accumulate(accumulators[u], values, tail)
 
         def visit_row() -> None:
             sweep(f, n, self.lanes, visit)
@@ -203,10 +203,10 @@ class _Reduce:
                 rows.advance()
 
     def accumulate(
-        self, into: StackVariable, values: Sequence[Value], part: TailMask | None
+        self, into: StackVariable, values: Sequence[Value], tail: TailMask | None
     ) -> None:
         (x,) = emit_program(self.f, self.spec.prologue, values, lanes=self.lanes)
-        into.set(self.join(into.get(), self.join.mask_tail(x, part)))
+        into.set(self.join(into.get(), self.join.mask_tail(x, tail)))
 
     # -- across -------------------------------------------------------------------------------
 
@@ -238,10 +238,10 @@ class _Reduce:
                 with f.if_(f.icmp("sge", left, block)) as branch:
                     self.columns(lines, pointers, at, [None] * UNROLL)
                     branch.else_()
-                    parts = [
+                    tails = [
                         tail_mask(f, self.lanes, f.sub(left, u * self.lanes)) for u in range(UNROLL)
                     ]
-                    self.columns(lines, pointers, at, parts)
+                    self.columns(lines, pointers, at, tails)
                 after = f.add(here, 1)
                 column.set(after)
                 with f.if_(f.icmp("sge", after, blocks)):
@@ -253,20 +253,20 @@ class _Reduce:
         lines: list[Lane],
         pointers: list[Value],
         at: Value,
-        parts: Sequence[TailMask | None],
+        tails: Sequence[TailMask | None],
     ) -> None:
         """Results at `at`: one accumulator per vector over all reduced places."""
         f = self.f
         accumulators = [
-            f.var(self.join.start(self.lanes).type, self.join.start(self.lanes)) for _ in parts
+            f.var(self.join.start(self.lanes).type, self.join.start(self.lanes)) for _ in tails
         ]
 
         def visit() -> None:
-            for u, part in enumerate(parts):
-                values = [x.load(f.add(at, u * self.lanes), part) for x in lines[:-1]]
+            for u, tail in enumerate(tails):
+                values = [x.load(f.add(at, u * self.lanes), tail) for x in lines[:-1]]
                 self.accumulate(accumulators[u], values, None)
 
         self.nest(self.reduced.axes, self.reduced.strides, lines[:-1], pointers[:-1], visit)
         lines[-1].begin(pointers[-1], reads=False)
-        for u, (a, part) in enumerate(zip(accumulators, parts, strict=True)):
-            lines[-1].store(self.epilogue(a.get()), f.add(at, u * self.lanes), part)
+        for u, (a, tail) in enumerate(zip(accumulators, tails, strict=True)):
+            lines[-1].store(self.epilogue(a.get()), f.add(at, u * self.lanes), tail)

@@ -147,10 +147,10 @@ def sweep(f: Function, n: Value, lanes: int, body: Sweep, *, unrolled: bool = Fa
     if full.known is not None and n.known is not None:
         left = n.known - full.known
         whole, rest = divmod(left, lanes)
-        parts: list[TailMask | None] = [None] * whole
-        parts += [tail_mask(f, lanes, integer(rest))] if rest else []
-        if parts:
-            body(full, parts)
+        tails: list[TailMask | None] = [None] * whole
+        tails += [tail_mask(f, lanes, integer(rest))] if rest else []
+        if tails:
+            body(full, tails)
         return
     with f.if_(f.icmp("slt", full, n)):
         left = f.sub(n, full)
@@ -169,27 +169,27 @@ class Accumulators:
         for v in self.variables:
             v.set(self.start)
 
-    def add(self, u: int, value: Value, part: TailMask | None) -> None:
+    def add(self, u: int, value: Value, tail: TailMask | None) -> None:
         """Join `value` to accumulator u; lanes outside the part do not count."""
         f = self.f
-        if part is not None:
-            value = f.select(part.mask, value, number(self.start, self.type))
+        if tail is not None:
+            value = f.select(tail.mask, value, number(self.start, self.type))
         join = getattr(f, self.word)
         self.variables[u].set(join(self.variables[u].get(), value))
 
-    def fold(self, u: int, a: Value, b: Value, part: TailMask | None) -> None:
+    def fold(self, u: int, a: Value, b: Value, tail: TailMask | None) -> None:
         """accumulator u += a * b, in one rounding where the Target has it."""
         f = self.f
-        if part is not None:
-            a = f.select(part.mask, a, number(0.0, self.type))
-            b = f.select(part.mask, b, number(0.0, self.type))
+        if tail is not None:
+            a = f.select(tail.mask, a, number(0.0, self.type))
+            b = f.select(tail.mask, b, number(0.0, self.type))
         self.variables[u].set(f.fma(a, b, self.variables[u].get()))
 
     def total(self) -> Value:
         """The scalar over all accumulators and lanes."""
         f = self.f
         join = getattr(f, self.word)
-        parts = [v.get() for v in self.variables]
-        while len(parts) > 1:
-            parts = [join(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
-        return f.reduce(self.word, parts[0])
+        values = [v.get() for v in self.variables]
+        while len(values) > 1:
+            values = [join(values[i], values[i + 1]) for i in range(0, len(values), 2)]
+        return f.reduce(self.word, values[0])

@@ -83,89 +83,89 @@ class _Softmax:
         self.sweep(self.find_largest)
         largest = f.splat(self.largest.total(), k.lanes)
         self.sum.clear()
-        self.sweep(lambda i, parts: self.exponentials(i, parts, largest))
+        self.sweep(lambda i, tails: self.exponentials(i, tails, largest))
         total = self.sum.total()
         if self.spec.log:
             shift = f.splat(math.log(f, total), k.lanes)
-            self.sweep(lambda i, parts: self.finish_log(i, parts, largest, shift))
+            self.sweep(lambda i, tails: self.finish_log(i, tails, largest, shift))
         else:
             scale = f.splat(f.fdiv(1.0, total), k.lanes)
-            self.sweep(lambda i, parts: self.finish(i, parts, largest, scale))
+            self.sweep(lambda i, tails: self.finish(i, tails, largest, scale))
 
     def sweep(self, body: Sweep) -> None:
         self.k.sweep(body, unrolled=self.kept is not None)
 
     # -- sweeps -------------------------------------------------------------------------------
 
-    def find_largest(self, i: Value, parts: Sequence[TailMask | None]) -> None:
-        values = [self.compute_x(i, u, part) for u, part in enumerate(parts)]
-        self.keep(i, values, parts, always=not self.again)
-        for u, (x, part) in enumerate(zip(values, parts, strict=True)):
-            self.largest.add(u, x, part)
+    def find_largest(self, i: Value, tails: Sequence[TailMask | None]) -> None:
+        values = [self.compute_x(i, u, tail) for u, tail in enumerate(tails)]
+        self.keep(i, values, tails, always=not self.again)
+        for u, (x, tail) in enumerate(zip(values, tails, strict=True)):
+            self.largest.add(u, x, tail)
 
-    def exponentials(self, i: Value, parts: Sequence[TailMask | None], largest: Value) -> None:
+    def exponentials(self, i: Value, tails: Sequence[TailMask | None], largest: Value) -> None:
         f = self.f
-        values = [self.x(i, u, part) for u, part in enumerate(parts)]
+        values = [self.x(i, u, tail) for u, tail in enumerate(tails)]
         values = [exp_falling(f, f.fsub(x, largest)) for x in values]
         if not self.spec.log:
-            self.keep(i, values, parts, always=True)
-        for u, (e, part) in enumerate(zip(values, parts, strict=True)):
-            self.sum.add(u, e, part)
+            self.keep(i, values, tails, always=True)
+        for u, (e, tail) in enumerate(zip(values, tails, strict=True)):
+            self.sum.add(u, e, tail)
 
     def finish(
-        self, i: Value, parts: Sequence[TailMask | None], largest: Value, scale: Value
+        self, i: Value, tails: Sequence[TailMask | None], largest: Value, scale: Value
     ) -> None:
         f = self.f
         if self.memory is None:
-            values = [self.compute_x(i, u, part) for u, part in enumerate(parts)]
+            values = [self.compute_x(i, u, tail) for u, tail in enumerate(tails)]
             values = [exp_falling(f, f.fsub(x, largest)) for x in values]
         else:
-            values = [self.kept_value(i, u, part) for u, part in enumerate(parts)]
+            values = [self.kept_value(i, u, tail) for u, tail in enumerate(tails)]
         weights = [f.fmul(e, scale) for e in values]
         zero, smallest = number(0.0, self.type), _SMALLEST_NORMAL[self.element]
         weights = [f.select(f.fcmp("olt", w, smallest), zero, w) for w in weights]
-        self.write(i, weights, parts)
+        self.write(i, weights, tails)
 
     def finish_log(
-        self, i: Value, parts: Sequence[TailMask | None], largest: Value, shift: Value
+        self, i: Value, tails: Sequence[TailMask | None], largest: Value, shift: Value
     ) -> None:
         f = self.f
-        values = [self.x(i, u, part) for u, part in enumerate(parts)]
-        self.write(i, [f.fsub(f.fsub(x, largest), shift) for x in values], parts)
+        values = [self.x(i, u, tail) for u, tail in enumerate(tails)]
+        self.write(i, [f.fsub(f.fsub(x, largest), shift) for x in values], tails)
 
     # -- values -------------------------------------------------------------------------------
 
-    def compute_x(self, i: Value, u: int, part: TailMask | None) -> Value:
+    def compute_x(self, i: Value, u: int, tail: TailMask | None) -> Value:
         at = self.f.add(i, u * self.k.lanes)
-        inputs = [x.load(at, part) for x in self.ins]
+        inputs = [x.load(at, tail) for x in self.ins]
         return prologue(self.f, self.spec.prologue, inputs, self.k.lanes, self.compute)
 
-    def x(self, i: Value, u: int, part: TailMask | None) -> Value:
+    def x(self, i: Value, u: int, tail: TailMask | None) -> Value:
         """x, computed again or from where it was kept."""
         if self.again and self.kept is None:
-            return self.compute_x(i, u, part)
-        return self.kept_value(i, u, part)
+            return self.compute_x(i, u, tail)
+        return self.kept_value(i, u, tail)
 
     def keep(
-        self, i: Value, values: list[Value], parts: Sequence[TailMask | None], always: bool
+        self, i: Value, values: list[Value], tails: Sequence[TailMask | None], always: bool
     ) -> None:
         if self.kept is not None:
             self.kept[i.known or 0] = values
         elif always and self.memory is not None:
-            for u, (value, part) in enumerate(zip(values, parts, strict=True)):
-                masked_store(self.f, value, self.place(i, u), part)
+            for u, (value, tail) in enumerate(zip(values, tails, strict=True)):
+                masked_store(self.f, value, self.address(i, u), tail)
 
-    def kept_value(self, i: Value, u: int, part: TailMask | None) -> Value:
+    def kept_value(self, i: Value, u: int, tail: TailMask | None) -> Value:
         if self.kept is not None:
             return self.kept[i.known or 0][u]
-        return masked_load(self.f, self.type, self.place(i, u), part)
+        return masked_load(self.f, self.type, self.address(i, u), tail)
 
-    def place(self, i: Value, u: int) -> Value:
+    def address(self, i: Value, u: int) -> Value:
         f, k = self.f, self.k
         base = self.out.pointer if self.memory == "out" else f.offset(k.scratch, 64)
         return f.at(base, f.add(i, u * k.lanes), self.element)
 
-    def write(self, i: Value, values: list[Value], parts: Sequence[TailMask | None]) -> None:
-        for u, (value, part) in enumerate(zip(values, parts, strict=True)):
+    def write(self, i: Value, values: list[Value], tails: Sequence[TailMask | None]) -> None:
+        for u, (value, tail) in enumerate(zip(values, tails, strict=True)):
             y = cast(self.f, value, self.compute, self.out.dtype)
-            self.out.store(y, self.f.add(i, u * self.k.lanes), part)
+            self.out.store(y, self.f.add(i, u * self.k.lanes), tail)

@@ -76,7 +76,7 @@ class PaddedRows:
         source.begin(at[0])
         target.begin(at[1], reads=False)
         self.border(at, lo, first, integer(0))
-        self.vectors(first, last, lambda i, part: source.load(f.sub(i, self.begin), part))
+        self.vectors(first, last, lambda i, tail: source.load(f.sub(i, self.begin), tail))
         self.border(at, last, hi, f.sub(self.axis, 1))
 
     def border(self, at: Sequence[Value], lo: Value, hi: Value, edge: Value) -> None:
@@ -88,11 +88,11 @@ class PaddedRows:
                 if spec.rule == "edge":
                     one = f.load(line.element, f.at(at[0], edge, line.element))
                 outside = f.splat(one, line.lanes)
-                self.vectors(lo, hi, lambda i, part: outside)
+                self.vectors(lo, hi, lambda i, tail: outside)
                 return
             with f.range(lo, hi, unroll=1) as i:
-                (place,) = taps_of(f, spec, i, self.axis, self.count, self.begin).places
-                value = f.load(line.element, f.at(at[0], place, line.element))
+                (index,) = taps_of(f, spec, i, self.axis, self.count, self.begin).positions
+                value = f.load(line.element, f.at(at[0], index, line.element))
                 f.store(value, f.at(at[1], i, line.element))
 
     def vectors(
@@ -103,13 +103,13 @@ class PaddedRows:
         block = line.lanes * _UNROLL
         whole = f.add(lo, f.mul(f.udiv(f.sub(hi, lo), block), block))
         with f.range(lo, whole, block, unroll=1) as i:
-            places = [f.add(i, u * line.lanes) for u in range(_UNROLL)]
-            for place, value in [(p, compute(p, None)) for p in places]:
-                line.store(value, place)
+            indices = [f.add(i, u * line.lanes) for u in range(_UNROLL)]
+            for index, value in [(p, compute(p, None)) for p in indices]:
+                line.store(value, index)
         with f.range(whole, hi, line.lanes, unroll=1) as i:
             left = f.sub(hi, i)
             with f.if_(f.icmp("sge", left, line.lanes)) as branch:
                 line.store(compute(i, None), i)
                 branch.else_()
-                part = tail_mask(f, line.lanes, left)
-                line.store(compute(i, part), i, part)
+                tail = tail_mask(f, line.lanes, left)
+                line.store(compute(i, tail), i, tail)

@@ -73,27 +73,27 @@ class _PoolKernel:
         outer: list[Size] = [spec.batch, *spec.out_sizes[:-1]]
         lo, hi = share(f, self.sizes.product(outer), worker, workers)
         with f.range(lo, hi, unroll=1) as row:
-            left, places = row, list[Value]()
+            left, positions = row, list[Value]()
             for size in reversed(outer[1:]):
                 n = self.sizes.value(size)
-                places.insert(0, f.urem(left, n))
+                positions.insert(0, f.urem(left, n))
                 left = f.udiv(left, n)
             with f.range(0, self.sizes.value(spec.out_sizes[-1]), unroll=1) as last:
-                self.place(left, [*places, last])
+                self.pool_at(left, [*positions, last])
 
-    def place(self, batch: Value, places: Sequence[Value]) -> None:
+    def pool_at(self, batch: Value, positions: Sequence[Value]) -> None:
         """One output place: the taps inside the data, then block after block of channels."""
         f, w = self.f, self.spec.window
         source, target = f.mul(batch, self.source[0]), f.mul(batch, self.target[0])
         taps: list[Bounds] = []
         count = integer(1)
-        for axis, place in enumerate(places):
-            start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
+        for axis, position in enumerate(positions):
+            start = f.sub(f.mul(position, w.strides[axis]), self.pads[axis])
             bounds = taps_inside(f, start, self.inside[axis], w.kernel[axis], w.dilations[axis])
             taps.append(bounds)
             count = f.mul(count, self.count_taps(axis, start, bounds, w))
             source = f.add(source, f.mul(start, self.source[1 + axis]))
-            target = f.add(target, f.mul(place, self.target[1 + axis]))
+            target = f.add(target, f.mul(position, self.target[1 + axis]))
         line, out = self.lines
         out.begin(f.at(self.pointers[1], target, out.element), reads=False)
         data = f.at(self.pointers[0], source, line.element)
@@ -124,20 +124,20 @@ class _PoolKernel:
         self,
         data: Value,
         channel: Value,
-        parts: Sequence[TailMask | None],
+        tails: Sequence[TailMask | None],
         taps: Sequence[Bounds],
         count: Value,
     ) -> None:
         f, spec, (line, out) = self.f, self.spec, self.lines
-        held = [f.var(self.join.start(self.lanes).type) for _ in parts]
+        held = [f.var(self.join.start(self.lanes).type) for _ in tails]
         for h in held:
             h.set(self.join.start(self.lanes))
 
         def walk(axis: int, at: Value) -> None:
             if axis == self.rank:
                 line.begin(at)
-                for u, (h, part) in enumerate(zip(held, parts, strict=True)):
-                    x = line.load(f.add(channel, u * self.lanes), part)
+                for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
+                    x = line.load(f.add(channel, u * self.lanes), tail)
                     h.set(self.join(h.get(), cast(f, x, spec.data.dtype, spec.acc)))
                 return
             step = f.mul(self.source[1 + axis], spec.window.dilations[axis])
@@ -157,7 +157,7 @@ class _PoolKernel:
         walk(0, data)
         number = f.splat(cast(f, count, DType.i64, spec.acc), self.lanes)
         kind = program_types(spec.epilogue)[0]
-        for u, (h, part) in enumerate(zip(held, parts, strict=True)):
+        for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
             (y,) = emit_program(f, spec.epilogue, [h.get(), number], lanes=self.lanes)
             y = cast(f, y, kind, spec.out.dtype)
-            out.store(y, f.add(channel, u * self.lanes), part)
+            out.store(y, f.add(channel, u * self.lanes), tail)

@@ -89,25 +89,27 @@ class _Resample:
             if spec.rule in ("mean", "max"):
                 first = f.udiv(f.mul(i, self.axis), self.count)
                 last = f.ceil_div(f.mul(f.add(i, 1), self.axis), self.count)
-                self.place(outer, i, lambda at, c, p: self.combine_range(at, c, p, first, last))
+                self.emit_element(
+                    outer, i, lambda at, c, p: self.combine_range(at, c, p, first, last)
+                )
                 return
             taps = taps_of(f, spec, i, self.axis, self.count, self.sizes.value(spec.begin))
             if taps.weights and spec.scale is None:
                 # An axis that stays as long as it was: no weight of 0 makes NaN of an infinity.
                 with f.if_(f.icmp("eq", self.axis, self.count)) as branch:
-                    self.place(outer, i, lambda at, c, p: self.copy_element(at, c, p, i))
+                    self.emit_element(outer, i, lambda at, c, p: self.copy_element(at, c, p, i))
                     branch.else_()
-                    self.place(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
+                    self.emit_element(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
                 return
             if taps.inside is None:
-                self.place(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
+                self.emit_element(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
                 return
             with f.if_(taps.inside) as branch:
-                self.place(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
+                self.emit_element(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
                 branch.else_()
-                self.place(outer, i, self.fill_outside)
+                self.emit_element(outer, i, self.fill_outside)
 
-    def place(
+    def emit_element(
         self,
         outer: Value,
         i: Value,
@@ -126,9 +128,9 @@ class _Resample:
             to = f.at(self.pointers[1], f.add(begin, f.mul(m, target[2])), line.element)
             line.begin(to, reads=False)
 
-            def write(c: Value, parts: Sequence[TailMask | None]) -> None:
-                for u, (y, part) in enumerate(zip(compute(data, c, parts), parts, strict=True)):
-                    line.store(y, f.add(c, u * self.lanes), part)
+            def write(c: Value, tails: Sequence[TailMask | None]) -> None:
+                for u, (y, tail) in enumerate(zip(compute(data, c, tails), tails, strict=True)):
+                    line.store(y, f.add(c, u * self.lanes), tail)
 
             with f.range(0, whole, block, unroll=1) as c:
                 write(c, [None] * _UNROLL)
@@ -140,13 +142,13 @@ class _Resample:
                     write(c, [tail_mask(f, self.lanes, left)])
 
     def loads(
-        self, data: Value, at: Value, c: Value, parts: Sequence[TailMask | None]
+        self, data: Value, at: Value, c: Value, tails: Sequence[TailMask | None]
     ) -> list[Value]:
         """Element `at` of the axis: vectors from `c` on, as they are in memory."""
         f, line = self.f, self.lines[0]
         step = self.sizes.value(self.spec.data.strides[1])
         line.begin(f.at(data, f.mul(at, step), line.element))
-        return [line.load(f.add(c, u * self.lanes), p) for u, p in enumerate(parts)]
+        return [line.load(f.add(c, u * self.lanes), p) for u, p in enumerate(tails)]
 
     def widen(self, values: Sequence[Value]) -> list[Value]:
         spec = self.spec
@@ -157,22 +159,22 @@ class _Resample:
         return [cast(self.f, v, spec.acc, spec.out.dtype) for v in values]
 
     def copy_element(
-        self, data: Value, c: Value, parts: Sequence[TailMask | None], i: Value
+        self, data: Value, c: Value, tails: Sequence[TailMask | None], i: Value
     ) -> list[Value]:
         """The element of the place itself."""
-        return self.narrow_results(self.widen(self.loads(data, i, c, parts)))
+        return self.narrow_results(self.widen(self.loads(data, i, c, tails)))
 
     def weighted_sum(
-        self, data: Value, c: Value, parts: Sequence[TailMask | None], taps: Taps
+        self, data: Value, c: Value, tails: Sequence[TailMask | None], taps: Taps
     ) -> list[Value]:
         """The sum of the taps by their weights, or the one tap there is."""
         f = self.f
         if not taps.weights:
-            return self.loads(data, taps.places[0], c, parts)
+            return self.loads(data, taps.positions[0], c, tails)
         sums: list[Value] = []
-        for place, weight in zip(taps.places, taps.weights, strict=True):
+        for position, weight in zip(taps.positions, taps.weights, strict=True):
             by = f.splat(weight, self.lanes)
-            values = self.widen(self.loads(data, place, c, parts))
+            values = self.widen(self.loads(data, position, c, tails))
             sums = (
                 [f.fma(v, by, s) for v, s in zip(values, sums, strict=True)]
                 if sums
@@ -181,14 +183,14 @@ class _Resample:
         return self.narrow_results(sums)
 
     def combine_range(
-        self, data: Value, c: Value, parts: Sequence[TailMask | None], first: Value, last: Value
+        self, data: Value, c: Value, tails: Sequence[TailMask | None], first: Value, last: Value
     ) -> list[Value]:
         """The mean or the largest of elements first..last."""
         f, spec = self.f, self.spec
         join = Join(f, "max" if spec.rule == "max" else "sum", spec.acc)
-        held = [f.var(join.start(self.lanes).type, join.start(self.lanes)) for _ in parts]
+        held = [f.var(join.start(self.lanes).type, join.start(self.lanes)) for _ in tails]
         with f.range(first, last, unroll=1) as at:
-            for h, x in zip(held, self.widen(self.loads(data, at, c, parts)), strict=True):
+            for h, x in zip(held, self.widen(self.loads(data, at, c, tails)), strict=True):
                 h.set(join(h.get(), x))
         found = [h.get() for h in held]
         if spec.rule == "mean":
@@ -196,6 +198,6 @@ class _Resample:
             found = [f.fdiv(v, by) for v in found]
         return self.narrow_results(found)
 
-    def fill_outside(self, data: Value, c: Value, parts: Sequence[TailMask | None]) -> list[Value]:
+    def fill_outside(self, data: Value, c: Value, tails: Sequence[TailMask | None]) -> list[Value]:
         """The number that stands outside the data."""
-        return [integer(self.spec.fill, vec(self.lines[1].element, self.lanes)) for _ in parts]
+        return [integer(self.spec.fill, vec(self.lines[1].element, self.lanes)) for _ in tails]

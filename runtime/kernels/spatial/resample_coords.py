@@ -22,7 +22,7 @@ class Taps:
     """Elements, and their weights in the spec's `acc` (none where one element is picked).
     `inside` is false where there is no element."""
 
-    places: Sequence[Value]
+    positions: Sequence[Value]
     weights: Sequence[Value] = ()
     inside: Value | None = None
 
@@ -88,9 +88,9 @@ def _choose_taps(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Taps
     first = _float_to_i64(f, floor)
     # In front of the axis the difference has more bits than a place.
     wide, below = (cast(f, v, DType.f32, spec.acc) for v in (x, floor))
-    part = f.fsub(wide, below)
+    fraction = f.fsub(wide, below)
     if spec.rule == "linear":
-        weights = [f.fsub(1.0, part), part]
+        weights = [f.fsub(1.0, fraction), fraction]
         return Taps([_clamp(f, f.add(first, t), last) for t in range(2)], weights)
     a = spec.coefficient
 
@@ -102,10 +102,10 @@ def _choose_taps(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Taps
         curve = f.fadd(f.fmul(f.fsub(f.fmul(d, a), 5 * a), d), 8 * a)
         return f.fsub(f.fmul(curve, d), 4 * a)
 
-    rest = f.fsub(1.0, part)
+    rest = f.fsub(1.0, fraction)
     weights = [
-        outer_weight(f.fadd(part, 1.0)),
-        inner_weight(part),
+        outer_weight(f.fadd(fraction, 1.0)),
+        inner_weight(fraction),
         inner_weight(rest),
         outer_weight(f.fadd(rest, 1.0)),
     ]

@@ -65,11 +65,11 @@ class _Regions:
             Lane(f, sizes, DType.f32, o.strides[3], self.lanes) for o in (spec.data, spec.out)
         )
 
-    def at(self, pointer: Value, strides: Sequence[Size], *places: Value, element: str) -> Value:
+    def at(self, pointer: Value, strides: Sequence[Size], *positions: Value, element: str) -> Value:
         """The address of an element, by its leading places."""
         f, offset = self.f, self.f.as_value(0, I64)
-        for place, stride in zip(places, strides, strict=False):
-            offset = f.add(offset, f.mul(place, self.sizes.value(stride)))
+        for position, stride in zip(positions, strides, strict=False):
+            offset = f.add(offset, f.mul(position, self.sizes.value(stride)))
         return f.at(pointer, offset, element)
 
     def run(self, worker: Value, workers: Value) -> None:
@@ -92,8 +92,8 @@ class _Regions:
         """The region's image, which there is."""
         f, spec = self.f, self.spec
         type_ = memory_type(spec.image_indices.dtype)
-        place = self.at(self.pointers[2], spec.image_indices.strides, region, element=type_)
-        found = f.cast(f.load(type_, place), I64, signed_=spec.image_indices.dtype.is_signed)
+        address = self.at(self.pointers[2], spec.image_indices.strides, region, element=type_)
+        found = f.cast(f.load(type_, address), I64, signed_=spec.image_indices.dtype.is_signed)
         with f.if_(f.icmp("uge", found, self.sizes.value(spec.images))):
             f.store(region, self.scratch)
             f.ret(GATHER_OUT_OF_RANGE)
@@ -140,32 +140,32 @@ class _Regions:
                 self.bin(base, y, x, c, [tail_mask(f, self.lanes, left)])
 
     def bin(
-        self, base: Value, y: _Side, x: _Side, c: Value, parts: Sequence[TailMask | None]
+        self, base: Value, y: _Side, x: _Side, c: Value, tails: Sequence[TailMask | None]
     ) -> None:
         """Vectors of channels from c on."""
         f, most = self.f, self.spec.takes_max
         kind = vec(F32, self.lanes)
-        held = [f.var(kind, f.as_value(_LOWEST if most else 0.0, kind)) for _ in parts]
+        held = [f.var(kind, f.as_value(_LOWEST if most else 0.0, kind)) for _ in tails]
         with f.range(0, y.count, unroll=1) as a:
             down = self.sample(y, a)
             with f.range(0, x.count, unroll=1) as b:
                 across = self.sample(x, b)
                 with f.if_(f.and_(down.inside, across.inside)) as branch:
-                    self.take(base, down, across, c, parts, held)
+                    self.take(base, down, across, c, tails, held)
                     branch.else_()
                     if most:
                         for h in held:
                             h.set(f.maximum(h.get(), f.as_value(0.0, kind)))
         total = f.cast(f.mul(y.count, x.count), F32)
-        for u, (h, part) in enumerate(zip(held, parts, strict=True)):
+        for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
             found = h.get() if most else f.fdiv(h.get(), f.splat(total, self.lanes))
-            self.out.store(found, f.add(c, u * self.lanes), part)
+            self.out.store(found, f.add(c, u * self.lanes), tail)
 
     def sample(self, side: _Side, k: Value) -> _Sample:
         """Sample k of a bin along one axis."""
         f = self.f
-        part = f.fdiv(f.fadd(f.cast(k, F32), 0.5), f.cast(side.count, F32))
-        at = f.fadd(side.start, f.fmul(part, side.length))
+        fraction = f.fdiv(f.fadd(f.cast(k, F32), 0.5), f.cast(side.count, F32))
+        at = f.fadd(side.start, f.fmul(fraction, side.length))
         last = f.sub(side.size, 1)
         inside = f.and_(f.fcmp("oge", at, -1.0), f.fcmp("ole", at, f.cast(side.size, F32)))
         inside = f.and_(inside, f.icmp("sgt", side.size, 0))
@@ -183,17 +183,17 @@ class _Regions:
         down: _Sample,
         across: _Sample,
         c: Value,
-        parts: Sequence[TailMask | None],
+        tails: Sequence[TailMask | None],
         held: Sequence[StackVariable],
     ) -> None:
         """Add a sample's four weighted corners, or take the largest of them."""
         f, strides = self.f, self.spec.data.strides
-        for row, weight in zip(down.places, down.weights, strict=True):
-            for column, other in zip(across.places, across.weights, strict=True):
+        for row, weight in zip(down.positions, down.weights, strict=True):
+            for column, other in zip(across.positions, across.weights, strict=True):
                 by = f.splat(f.fmul(weight, other), self.lanes)
                 self.data.begin(self.at(base, strides[1:], row, column, element=F32))
-                for u, (h, part) in enumerate(zip(held, parts, strict=True)):
-                    value = self.data.load(f.add(c, u * self.lanes), part)
+                for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
+                    value = self.data.load(f.add(c, u * self.lanes), tail)
                     if self.spec.takes_max:
                         h.set(f.maximum(h.get(), f.fmul(value, by)))
                     else:
@@ -205,5 +205,5 @@ class _Sample:
     """Whether a sample counts, the elements around it and their weights."""
 
     inside: Value
-    places: tuple[Value, Value]
+    positions: tuple[Value, Value]
     weights: tuple[Value, Value]

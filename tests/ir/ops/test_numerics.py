@@ -13,6 +13,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import Error, ExecutionError, ShapeError
 from irc_compiler.ir.op import Fact, Op
 from irc_compiler.ir.types import TensorType
+from support.formulas import sigmoid
 
 BF16 = ml_dtypes.bfloat16
 
@@ -91,10 +92,6 @@ def test_gemm_broadcasts_c(transpose_a: bool, transpose_b: bool, c_shape: Any) -
     np.testing.assert_array_equal(run(op, a, b, c), 2 * (left @ right) - c)
 
 
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 def _erf(x: Any) -> Any:
     return np.array([math.erf(v) for v in x.ravel()]).reshape(x.shape)
 
@@ -108,7 +105,7 @@ FORMULAS: dict[str, tuple[tuple[float, ...], Any]] = {
     "elu": ((0.8,), lambda x: np.where(x >= 0, x, 0.8 * (np.exp(x) - 1))),
     "celu": ((0.8,), lambda x: np.maximum(x, 0) + np.minimum(0, 0.8 * (np.exp(x / 0.8) - 1))),
     "scaled_elu": ((1.5, 1.1), lambda x: 1.1 * np.where(x > 0, x, 1.5 * np.exp(x) - 1.5)),
-    "sigmoid": ((), _sigmoid),
+    "sigmoid": ((), sigmoid),
     "hard_sigmoid": ((0.3, 0.4), lambda x: np.clip(0.3 * x + 0.4, 0, 1)),
     "tanh": ((), np.tanh),
     "scaled_tanh": ((1.7, 0.6), lambda x: 1.7 * np.tanh(0.6 * x)),
@@ -120,7 +117,7 @@ FORMULAS: dict[str, tuple[tuple[float, ...], Any]] = {
         (),
         lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     ),
-    "swish": ((1.5,), lambda x: x * _sigmoid(1.5 * x)),
+    "swish": ((1.5,), lambda x: x * sigmoid(1.5 * x)),
     "hard_swish": ((1 / 6, 0.5), lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
     "mish": ((), lambda x: x * np.tanh(np.log1p(np.exp(x)))),
     "clip": ((-0.5, 0.75), lambda x: np.clip(x, -0.5, 0.75)),

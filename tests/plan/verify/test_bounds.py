@@ -38,7 +38,7 @@ def check(plan: Plan) -> None:
     RegionLayoutTables(plan.regions[0], plan.constants).sizes({})
 
 
-def test_blocks_stay_inside_their_buffers() -> None:
+def test_verify_plan_accepts_blocks_inside_their_buffers() -> None:
     check(plan_of(GOOD))
 
 
@@ -68,7 +68,7 @@ def test_blocks_stay_inside_their_buffers() -> None:
     ],
     ids=str,
 )
-def test_what_would_leave_them_is_refused(changes: dict[str, Any]) -> None:
+def test_verify_plan_rejects_blocks_that_leave_their_buffers(changes: dict[str, Any]) -> None:
     with pytest.raises(VerificationError):
         check(plan_of(dataclasses.replace(GOOD, **changes)))
 
@@ -86,7 +86,7 @@ def test_what_would_leave_them_is_refused(changes: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_run_time_parts_make_the_whole(dims: tuple[int, ...], good: bool) -> None:
+def test_verify_plan_of_dynamic_parts_of_a_whole(dims: tuple[int, ...], good: bool) -> None:
     """Also where their product is that of the whole only after it has wrapped."""
     m, blocks, size = (RuntimeDim(i) for i in range(3))
     spec = dataclasses.replace(

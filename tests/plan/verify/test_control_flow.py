@@ -50,7 +50,7 @@ def changed(plan: Plan, kind: str, change: Change) -> Plan:
     return replace(plan, regions=(replace(region, steps=tuple(steps)),))
 
 
-def test_good_plans_pass() -> None:
+def test_verify_plan_accepts_control_flow() -> None:
     check(plan_of("choose"), N=3)
     check(plan_of("nested"))
     check(plan_of("scan"), T=5)
@@ -77,18 +77,18 @@ BROKEN: list[tuple[str, str, Change]] = [
 
 
 @pytest.mark.parametrize("case", range(len(BROKEN)))
-def test_broken_control_steps(case: int) -> None:
+def test_verify_plan_rejects_broken_control_steps(case: int) -> None:
     name, kind, change = BROKEN[case]
     with pytest.raises(VerificationError):
         check(changed(plan_of(name), kind, change), N=3)
 
 
-def test_a_skip_never_leaves_its_loop_past_the_end() -> None:
+def test_verify_flow_rejects_a_jump_out_of_its_loop() -> None:
     """What moved would not be put back."""
     plan = plan_of("choose")
     (region,) = plan.regions
     end = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == LOOP_END)
-    with pytest.raises(VerificationError, match="leads out"):
+    with pytest.raises(VerificationError, match="ends beyond"):
         check(changed(plan, JUMP, lambda s: replace(s, target=end + 1)), N=3)
 
 
@@ -98,11 +98,11 @@ def moved(plan: Plan, change: Callable[[Buffer], Buffer]) -> Plan:
     return replace(plan, regions=(replace(region, buffers=buffers),))
 
 
-def test_buffers_that_move_stay_inside_in_every_iteration() -> None:
+def test_verify_plan_keeps_moving_buffers_inside_in_every_iteration() -> None:
     plan = plan_of("scan")
-    with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+    with pytest.raises(VerificationError, match="exceeds the one that it aliases"):
         check(moved(plan, lambda b: replace(b, stride=b.stride * 2)), T=5)
-    with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+    with pytest.raises(VerificationError, match="exceeds the one that it aliases"):
         check(moved(plan, lambda b: replace(b, stride=b.stride * -1)), T=5)
     with pytest.raises(VerificationError, match="is not a loop"):
         check(moved(plan, lambda b: replace(b, loop=0)), T=5)
@@ -112,7 +112,7 @@ def test_buffers_that_move_stay_inside_in_every_iteration() -> None:
         check(moved(plan, lambda b: replace(b, alias_of=None)), T=5)
 
 
-def test_buffers_that_move_are_used_in_their_loop_only() -> None:
+def test_verify_plan_keeps_moving_buffers_in_their_loop() -> None:
     plan = plan_of("scan")
     (region,) = plan.regions
     moving = {b for b, buffer in enumerate(region.buffers) if buffer.loop is not None}
@@ -122,18 +122,18 @@ def test_buffers_that_move_are_used_in_their_loop_only() -> None:
         verify_plan(replace(plan, regions=(late,)))
 
 
-def test_nothing_in_a_native_loop_runs_in_python() -> None:
+def test_verify_flow_rejects_python_in_a_native_loop() -> None:
     plan = plan_of("choose")
     (region,) = plan.regions
     n = next(i for i, s in enumerate(region.steps) if getattr(s, "kind", "") == LOOP) + 1
     steps = list(region.steps)
     steps[n] = HostStep(irc.ir.ops.Identity(), (), ())
     broken: Region = replace(region, steps=tuple(steps))
-    with pytest.raises(VerificationError, match="in Python"):
+    with pytest.raises(VerificationError, match="a Python step"):
         verify_plan(replace(plan, regions=(broken,)))
 
 
-def test_checks_guard_their_way_only() -> None:
+def test_verify_flow_rejects_a_check_beyond_its_branch() -> None:
     """What a check guards is not looked at where it fails, so it has to be unable to run."""
     plan = irc.compile_model(parser.parse_model(_TAKEN_FOR_GRANTED)).plan
     sizes = {"B": 2, "C": 4, "N": 3, "M": 5}
@@ -142,7 +142,7 @@ def test_checks_guard_their_way_only() -> None:
     asks = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == CHECK)
     assert [c.step for c in region.checks] == [asks]
     for target in (asks, -1, len(region.steps), 1 << 40):
-        with pytest.raises(VerificationError, match="guards more than its loop or way"):
+        with pytest.raises(VerificationError, match="guards steps beyond its loop or branch"):
             check(changed(plan, CHECK, lambda s, to=target: replace(s, target=to)), **sizes)
     with pytest.raises(VerificationError, match="other parts"):
         check(changed(plan, CHECK, lambda s: replace(s, trips=0)), **sizes)
@@ -151,7 +151,7 @@ def test_checks_guard_their_way_only() -> None:
         with pytest.raises(VerificationError):
             check(replace(plan, regions=(replace(region, checks=checks),)), **sizes)
     first = (ControlStep(CHECK, 1), *region.steps)
-    with pytest.raises(VerificationError, match="guards more than its loop or way"):
+    with pytest.raises(VerificationError, match="guards steps beyond its loop or branch"):
         verify_plan(replace(plan, regions=(replace(region, steps=first),)))
     # Without the check the same sizes are refused: the branch would read what is not there.
     bare = replace(plan, regions=(replace(region, checks=()),))

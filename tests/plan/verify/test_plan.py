@@ -78,7 +78,7 @@ STATIC: dict[str, tuple[Plan, str]] = {
     "lifetime beyond": (change_buffer(PLAN, 2, last=99), "not a range"),
     "used before its life": (change_buffer(PLAN, 2, first=1), "outside its lifetime"),
     "used after its life": (change_buffer(PLAN, 2, last=0), "outside its lifetime"),
-    "inside itself": (change_buffer(PLAN, 2, alias_of=2), "in a circle"),
+    "inside itself": (change_buffer(PLAN, 2, alias_of=2), "alias one another"),
     "inside an input": (change_buffer(PLAN, 2, alias_of=0), "differ in kind"),
     "input inside": (change_buffer(PLAN, 0, alias_of=2), "only an arena"),
     "inside nothing": (change_buffer(PLAN, 2, alias_of=17), "there is not"),
@@ -149,7 +149,7 @@ STATIC: dict[str, tuple[Plan, str]] = {
 
 
 @pytest.mark.parametrize("name", STATIC)
-def test_a_broken_plan_is_refused(name: str) -> None:
+def test_verify_plan_rejects_a_broken_plan(name: str) -> None:
     plan, message = STATIC[name]
     with pytest.raises(VerificationError) as e:
         verify_plan(plan)
@@ -158,7 +158,7 @@ def test_a_broken_plan_is_refused(name: str) -> None:
         compile_plan(plan)
 
 
-def test_a_good_plan_passes() -> None:
+def test_verify_plan_accepts_a_good_plan() -> None:
     verify_plan(PLAN)
 
 
@@ -211,7 +211,7 @@ DYNAMIC: dict[str, tuple[Plan, str]] = {
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
-def test_an_operand_outside_its_buffer_is_refused(name: str) -> None:
+def test_verify_plan_rejects_an_operand_outside_its_buffer(name: str) -> None:
     plan, message = DYNAMIC[name]
     verify_plan(plan)
     a, b = data(10)
@@ -220,7 +220,7 @@ def test_an_operand_outside_its_buffer_is_refused(name: str) -> None:
     assert message in str(e.value)
 
 
-def test_backwards_and_broadcast_walks_inside_are_allowed() -> None:
+def test_verify_plan_accepts_backward_and_broadcast_strides_inside() -> None:
     spec = pointwise("add", RuntimeDim(0))
     back = Operand(f32, (-1,), offset=RuntimeDim(1))
     spec = dataclasses.replace(spec, inputs=(back, Operand(f32, (0,))))
@@ -229,7 +229,7 @@ def test_backwards_and_broadcast_walks_inside_are_allowed() -> None:
     tables.sizes({"N": 0})  # nothing is touched, whatever the offset
 
 
-def test_a_size_beyond_any_machine_is_said() -> None:
+def test_verify_plan_rejects_a_size_beyond_any_machine() -> None:
     plan = one_step(shifted(), dims=(N**3,))
     with pytest.raises(VerificationError) as e:
         RegionLayoutTables(plan.regions[0], ()).sizes({"N": 1 << 21})
@@ -240,7 +240,7 @@ def test_a_size_beyond_any_machine_is_said() -> None:
     assert str(e.value.got).startswith("about 2^840, which is ")
 
 
-def test_a_buffer_beyond_any_machine() -> None:
+def test_verify_plan_rejects_a_buffer_beyond_any_machine() -> None:
     plan = one_step(shifted(), size=M * M)
     with pytest.raises(MemoryLimitError, match="any machine's memory"):
         RegionLayoutTables(plan.regions[0], ()).sizes({"N": 1 << 24})
@@ -264,11 +264,11 @@ def parts_plan(offset: Any, size: Any, dtype: Any = f32) -> Plan:
     return m.plan()
 
 
-def test_an_alias_is_inside_its_buffer() -> None:
+def test_verify_plan_keeps_an_alias_inside_its_buffer() -> None:
     for offset, size in ((0, 10), (3, 7), (10, 0)):
         RegionLayoutTables(parts_plan(offset, size).regions[0], ()).sizes({})
     for offset, size in ((4, 7), (0, 11), (11, 0)):
-        with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+        with pytest.raises(VerificationError, match="exceeds the one that it aliases"):
             RegionLayoutTables(parts_plan(offset, size).regions[0], ()).sizes({})
     with pytest.raises(VerificationError, match="another element size"):
         RegionLayoutTables(parts_plan(1, 2, i64).regions[0], ()).sizes({})
@@ -286,7 +286,7 @@ def in_place(spec: Any, same: bool = True) -> Plan:
     return m.plan()
 
 
-def test_in_place_results() -> None:
+def test_verify_plan_of_in_place_results() -> None:
     good = in_place(pointwise("mul", 10))
     a, b = data(10)
     assert (Session(compile_plan(good)).run([a, b])[0] == (a + b) * b).all()
@@ -317,7 +317,7 @@ NUMBERS = st.one_of(
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_random_damage_never_gets_through_or_crashes(data_: st.DataObject) -> None:
+def test_verify_plan_rejects_random_damage_without_a_crash(data_: st.DataObject) -> None:
     """Any one number of a plan replaced: it runs right, or is refused with an irc.Error."""
     plan = data_.draw(damaged(PLAN))
     a, b = data(7)
@@ -336,7 +336,9 @@ def damaged(draw: Any, plan: Plan) -> Plan:
     n = draw(NUMBERS)
     if what == "buffer":
         b = draw(st.integers(0, len(region.buffers) - 1))
-        field = draw(st.sampled_from(["index", "first", "last", "alias_of", "alias_offset", "shape"]))
+        field = draw(
+            st.sampled_from(["index", "first", "last", "alias_of", "alias_offset", "shape"])
+        )
         return change_buffer(plan, b, **{field: (n,) if field == "shape" else n})
     if what == "symbol":
         return change(plan, symbols=(SymbolSource("N", n, draw(NUMBERS)),))
@@ -357,7 +359,7 @@ def damaged(draw: Any, plan: Plan) -> Plan:
     return change_step(plan, s, spec=dataclasses.replace(spec, outs=(walk,)))
 
 
-def test_a_shape_of_400_steps_is_verified_quickly() -> None:
+def test_verify_plan_of_400_steps_is_quick() -> None:
     """No bar on time here: that it is not quadratic. benchmarks show the figure."""
     m = chain(length=400)
     tables = RegionLayoutTables(m.region((0, 1), (2,)), ())

@@ -39,13 +39,13 @@ def reachable() -> dict[type, dict[str, set[Any]]]:
     return found
 
 
-def test_every_integer_field_has_a_range() -> None:
+def test_spec_ranges_cover_every_integer_field() -> None:
     fields = reachable()
     wanted = {k: {n for n, parts in f.items() if int in parts} for k, f in fields.items()}
     assert {k: set(ranges_in(k)) for k in fields} == wanted
 
 
-def test_ranges_are_bounded_on_both_sides() -> None:
+def test_spec_ranges_are_bounded_on_both_sides() -> None:
     for kind in reachable():
         for name, (low, high) in ranges_in(kind).items():
             assert -(1 << 63) <= low <= high < 1 << 64, (kind, name)
@@ -54,14 +54,14 @@ def test_ranges_are_bounded_on_both_sides() -> None:
 @pytest.mark.parametrize(
     "count", [-1, (1 << 48) + 1, (1 << 63) - 1, RuntimeDim(-1), RuntimeDim(1 << 62)]
 )
-def test_a_number_out_of_range_is_refused(count: Any) -> None:
+def test_check_ranges_rejects_a_number_out_of_range(count: Any) -> None:
     spec = IotaSpec(count, 0, 1, Operand(i64, (1,)))
     with pytest.raises(VerificationError, match="IotaSpec.count"):
         check_ranges(spec, "step 0")
 
 
 @pytest.mark.parametrize("step", [1 << 31, 1 << 50, 1 << 60])
-def test_an_axis_of_one_element_has_any_stride(step: int) -> None:
+def test_check_ranges_accepts_any_stride_of_an_axis_of_one_element(step: int) -> None:
     """As a slice of an honest model has, whose step is longer than any axis."""
     x = ops.parameter("x", ("N",))
     y = ops.apply(

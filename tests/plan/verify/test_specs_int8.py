@@ -26,7 +26,7 @@ GOOD = GemmSpec(
 )  # fmt: skip
 
 
-def test_zero_points_walk_rows_and_columns() -> None:
+def test_gemm_spec_zero_points_follow_rows_and_columns() -> None:
     verify_specs([GOOD], generic_target("avx512"))
     assert verified_spaces(GOOD)[2:4] == [(3, 4), (3, 5)]
     assert GOOD.operands()[2:4] == (GOOD.a_zero_point, GOOD.b_zero_point)
@@ -49,12 +49,12 @@ def test_zero_points_walk_rows_and_columns() -> None:
     ],
     ids=str,
 )
-def test_misfits_are_refused(changes: dict[str, Any]) -> None:
+def test_verify_specs_rejects_wrong_zero_points(changes: dict[str, Any]) -> None:
     with pytest.raises(VerificationError):
         verify_specs([dataclasses.replace(GOOD, **changes)], generic_target("avx512"))
 
 
-def test_floats_have_no_zero_points() -> None:
+def test_verify_specs_rejects_zero_points_of_floats() -> None:
     f32 = DType.f32
     spec = GemmSpec(
         (), 4, 5, 6, Operand(f32, (6, 1)), Operand(f32, (5, 1)), Operand(f32, (5, 1)), f32, None,
@@ -67,7 +67,7 @@ def test_floats_have_no_zero_points() -> None:
         )
 
 
-def test_sums_belong_to_the_panels_of_a_constant() -> None:
+def test_verify_specs_rejects_column_sums_without_packed_panels() -> None:
     """The plan's count of a packed constant includes them, so that none is read beyond its end."""
     from irc_compiler.ir.types import TensorType
     from irc_compiler.plan.plan import (

@@ -50,7 +50,7 @@ def gemm_plan(spec: GemmSpec, constant: PlanConstant) -> Plan:
     return make_plan([t, TensorType(f32, (4, 5))], (0,), (1,), (region,), (constant,))
 
 
-def test_packed_constants() -> None:
+def test_verify_plan_of_packed_constants() -> None:
     packed = PackedB(4)
     good = gemm_plan(gemm(packed), PlanConstant(0, f32, (6, 5), packed))
     verify_plan(good)

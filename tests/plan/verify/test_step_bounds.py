@@ -44,7 +44,7 @@ def is_refused(seed: Seed) -> bool:
 
 @pytest.mark.parametrize("family", [ConvSpec, PoolSpec])
 @pytest.mark.parametrize("field", ["dilations", "strides", "pads"])
-def test_windows_that_wrap_are_refused(family: type, field: str) -> None:
+def test_step_bounds_reject_windows_that_wrap(family: type, field: str) -> None:
     tried = 0
     for seed in sliding(family):
         spec: Any = seed.step.spec
@@ -59,7 +59,7 @@ def test_windows_that_wrap_are_refused(family: type, field: str) -> None:
     assert tried > 10
 
 
-def test_windows_reach_as_far_as_their_sums_fit() -> None:
+def test_step_bounds_accept_windows_whose_sums_fit() -> None:
     """(k - 1) * dilation wraps to 0 with 2^63 and three taps."""
     seed = next(s for s in sliding(ConvSpec) if s.name == "conv2d dynamic")
     spec: Any = seed.step.spec
@@ -68,7 +68,7 @@ def test_windows_reach_as_far_as_their_sums_fit() -> None:
         assert is_refused(put(seed, window=forged))
 
 
-def test_pads_of_run_time_are_bounded() -> None:
+def test_step_bounds_limit_dynamic_pads() -> None:
     seed = next(s for s in sliding(ConvSpec) if s.name == "conv2d dynamic")
     spec: Any = seed.step.spec
     pads = (RuntimeDim(len(seed.dims)), *spec.window.pads[1:])
@@ -88,7 +88,7 @@ def check(spec: Any) -> None:
     RegionLayoutTables(plan.regions[0], plan.constants).sizes({})
 
 
-def test_an_axis_without_memory_is_no_work() -> None:
+def test_step_bounds_ignore_an_axis_without_memory() -> None:
     """Every element is written once; so loops are as long as outputs are."""
     walk = Operand(f32, (0, 1))
     good: ElementwiseSpec = dataclasses.replace(
@@ -102,7 +102,7 @@ def test_an_axis_without_memory_is_no_work() -> None:
         check(dataclasses.replace(good, axes=(1 << 60, 4), outs=(walk,)))
 
 
-def test_a_reduction_is_bounded() -> None:
+def test_step_bounds_limit_a_reduction() -> None:
     copy = pointwise("copy", 4)
     good = ReduceSpec(
         "sum", (8,), (4,), (Operand(f32, (0, 1)),), Operand(f32, (1,)), copy.program, copy.program
@@ -116,7 +116,7 @@ def test_a_reduction_is_bounded() -> None:
             check(dataclasses.replace(good, reduced=reduced, inputs=inputs))
 
 
-def test_long_loops_around_an_empty_axis_are_refused() -> None:
+def test_step_bounds_reject_long_loops_around_an_empty_axis() -> None:
     """Nothing is written, and the kernel would count to 2^47 all the same."""
     seed = next(s for s in seeds() if isinstance(s.step.spec, ResampleSpec) and s.name == "pad")
     assert not is_refused(seed)

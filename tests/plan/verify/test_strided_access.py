@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc_compiler.plan.verify.strided_access import StridedAccess, lie_apart
+from irc_compiler.plan.verify.strided_access import StridedAccess, are_disjoint
 
 
 def elements(walk: StridedAccess) -> set[int]:
@@ -29,8 +29,8 @@ WALKS = st.builds(
 @pytest.mark.slow
 @given(WALKS, WALKS)
 @settings(max_examples=2000, deadline=None)
-def test_what_is_said_to_lie_apart_does(a: StridedAccess, b: StridedAccess) -> None:
-    if lie_apart(a, b):
+def test_are_disjoint_holds_for_all_elements(a: StridedAccess, b: StridedAccess) -> None:
+    if are_disjoint(a, b):
         assert not elements(a) & elements(b)
 
 
@@ -54,5 +54,5 @@ def test_what_is_said_to_lie_apart_does(a: StridedAccess, b: StridedAccess) -> N
         (StridedAccess(0, 0, ((5, 24), (8, 1))), StridedAccess(1, 8, ((5, 24), (16, 1))), False),
     ],
 )
-def test_parts(a: StridedAccess, b: StridedAccess, apart: bool) -> None:
-    assert lie_apart(a, b) is lie_apart(b, a) is apart
+def test_are_disjoint_of_parts_of_a_buffer(a: StridedAccess, b: StridedAccess, apart: bool) -> None:
+    assert are_disjoint(a, b) is are_disjoint(b, a) is apart

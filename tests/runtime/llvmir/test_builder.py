@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from irc_compiler.ir.errors import Error
 from irc_compiler.plan.target import generic_target
-from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit import llvm
 from irc_compiler.runtime.jit.image_loader import load_objects
 from irc_compiler.runtime.llvmir.builder import Module
@@ -43,13 +42,6 @@ from irc_compiler.runtime.llvmir.values import (
 from irc_compiler.runtime.machine.detect import host_target
 
 P = ctypes.c_void_p
-
-
-@pytest.fixture(params=["avx512", "avx2", "neon", "plain"])
-def target(request):
-    if request.param not in host.available_isas():
-        pytest.skip(f"not run: this machine has no {request.param}")
-    return host_target(request.param)
 
 
 def load(module, *symbols):

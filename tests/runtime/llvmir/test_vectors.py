@@ -6,21 +6,11 @@ import ctypes
 import math
 
 import numpy as np
-import pytest
-from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit import llvm
 from irc_compiler.runtime.jit.image_loader import load_objects
 from irc_compiler.runtime.llvmir.builder import Module
 from irc_compiler.runtime.llvmir.kernel_entry import READ, WRITE, open_kernel
 from irc_compiler.runtime.llvmir.values import F32, vec
-from irc_compiler.runtime.machine.detect import host_target
-
-
-@pytest.fixture(params=["avx512", "avx2", "neon", "plain"])
-def target(request):
-    if request.param not in host.available_isas():
-        pytest.skip(f"not run: this machine has no {request.param}")
-    return host_target(request.param)
 
 
 def lanes_kernel(target, build, source, result, element_in, element_out):

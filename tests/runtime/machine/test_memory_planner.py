@@ -87,6 +87,25 @@ def test_many_buffers_are_not_compared_with_one_another(
     assert p.peak <= 1.15 * live_peak(sizes, first, last)
 
 
+@pytest.mark.parametrize("span", [1, 40, 5000], ids=["brief", "longer", "any"])
+def test_thousands_of_live_buffers_never_overlap(span: int) -> None:
+    """Above the limit of the greedy placement, with empty buffers and equal sizes among them."""
+    count, steps, rng = memory_planner.MAX_GREEDY_BUFFERS + 900, 5000, np.random.default_rng(span)
+    sizes = np.where(rng.random(count) < 0.5, rng.integers(0, 1 << 20, count), 64)
+    sizes[rng.random(count) < 0.1] = 0
+    first = rng.integers(0, steps, count)
+    last = first + rng.integers(0, span, count)
+    p = place(sizes, first, last)
+    assert (p.offsets % ALIGN_BYTES == 0).all() and (p.offsets >= 0).all()
+    assert p.peak == (p.offsets + round_up(sizes)).max()
+    for a in range(1, count):
+        together = (first[a] <= last[:a]) & (first[:a] <= last[a])
+        over = (p.offsets[a] < p.offsets[:a] + sizes[:a]) & (
+            p.offsets[:a] < p.offsets[a] + sizes[a]
+        )
+        assert not (together & over & (sizes[:a] > 0) & (sizes[a] > 0)).any()
+
+
 @given(BUFFERS, st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
 def test_a_placement_serves_smaller_sizes(rows: list[tuple[int, int, int]], seed: int) -> None:

@@ -194,3 +194,12 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
         out.append(step)
         step *= size
     return tuple(reversed(out))
+
+
+def memory_strides(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
+    """Strides (batch, channel, spatial...) of channels-last or channels-first memory."""
+    if not last:
+        return strides_of(shape)
+    order = (0, *range(2, len(shape)), 1)
+    steps = strides_of([shape[i] for i in order])
+    return tuple(steps[order.index(i)] for i in range(len(shape)))

@@ -184,7 +184,137 @@ NARROW = [
         (o.Gather(), [i(1024), k(1)]),
     )
 ]  # fmt: skip
+H = np.float16
+# Boxes side by side: none overlaps another, so all are kept.
+APART = np.arange(2048, dtype=F)[:, None] * 2 + k([0, 0, 1, 1], F)
+ROTATED = np.abs(f(1, 8192, 5)) + 1
+ROIS = k([[0, 0, 0, 200, 200]] * 16, F)
+TEXTS = np.array([f"text {n}" for n in range(1 << 17)], object)
+ENDS = np.cumsum([len(text) for text in TEXTS]).astype(np.int32)
+MARGIN = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
+SSD: Any = {
+    "nms_threshold": 0.5,
+    "normalized": True,
+    "code_type": "caffe.PriorBoxParameter.CENTER_SIZE",
+}
+PRIOR_SIZES: Any = {"min_size": (10.0, 20.0), "aspect_ratio": (2.0, 3.0), "flip": True}
+ANCHORS: Any = {"ratio": (0.5, 1.0, 2.0), "scale": (8.0, 16.0), "base_size": 16, "feat_stride": 16}
+BAGS = k(range(0, 1 << 14, 4))
+SEGMENTS = np.repeat(np.arange(1 << 14), 4)
+DETECTION = [
+    (o.DetectionOutput((200,), top_k=400, **SSD),
+     [f(1, 1 << 18), f(1, 1 << 18), np.abs(f(1, 2, 1 << 18))]),
+    (o.DetectionOutput((200,), top_k=400, share_location=False, **SSD),
+     [f(1, 1 << 18), f(1, 1 << 16), np.abs(f(1, 2, 1 << 16)), f(1, 1 << 15), f(1, 1 << 16)]),
+    (o.DetectionOutput((-1,), nms_threshold=0.5, normalized=True, confidence_threshold=-9),
+     [np.zeros((1, 1 << 13), F), f(1, 1 << 14), np.stack([APART, APART]).reshape(1, 2, -1)]),
+    (o.ExperimentalDetectronDetectionOutput(0.999, 0.5, 64, 100, 100),
+     [np.abs(f(1 << 13, 4)), f(1 << 13, 256), i(1 << 13, 64, high=1).astype(F), k([[9, 9, 1]], F)]),
+    (o.ExperimentalDetectronGenerateProposalsSingleImage(0.0, 0.7, 100, 1000),
+     [k([999, 999, 1], F), np.abs(f(1 << 18, 4)), f(16, 256, 256), f(4, 256, 256)]),
+    (o.ExperimentalDetectronPriorGridGenerator(),
+     [f(4, 4), f(1, 1, 256, 256), f(1, 3, 256, 256)]),
+    (o.ExperimentalDetectronROIFeatureExtractor(14, 2, (4, 8)),
+     [np.abs(f(256, 4)) + k([0, 0, 99, 99], F), f(1, 64, 128, 128), f(1, 64, 64, 64)]),
+    (o.ExperimentalDetectronTopKROIs(1000), [f(1 << 19, 4), f(1 << 19)]),
+    (o.ExperimentalDetectronTopKROIs(1 << 18), [f(1 << 18, 4), f(1 << 18)]),
+    (o.Proposal(pre_nms_topn=1000, post_nms_topn=99, nms_thresh=0.7, min_size=1, **ANCHORS),
+     [f(1, 12, 256, 256), f(1, 24, 256, 256), k([999, 999, 1], F)]),
+    (o.GenerateProposals(1.0, 0.7, 1000, 99),
+     [k([[999, 999, 1]], F), np.abs(f(256, 256, 4, 4)), f(1, 16, 256, 256), f(1, 4, 256, 256)]),
+    (o.MatrixNms(nms_top_k=1024), [np.abs(f(1, 4096, 4)), np.abs(f(1, 4, 4096))]),
+    (o.MatrixNms(post_threshold=9, decay_function="gaussian"),
+     [np.abs(f(1, 1500, 4)), np.abs(f(1, 2, 1500))]),
+    (o.MulticlassNms(iou_threshold=0.1, nms_top_k=500),
+     [np.abs(f(1, 1 << 17, 4)), f(1, 4, 1 << 17)]),
+    (o.MulticlassNms(iou_threshold=0.1, score_threshold=-9), [APART[None], f(1, 2, 2048)]),
+    (o.NMSRotated(), [ROTATED, f(1, 2, 8192), k(20), k(0.5, F), k(-9, F)]),
+    (o.ROIAlignRotated(64, 64, 4, 1.0), [IMAGE, k([[99, 99, 150, 150, 1]] * 16, F), k([0] * 16)]),
+    (o.ROIAlignRotated(64, 64, 2, 1.0),
+     [IMAGE.astype(H), k([[99, 99, 150, 150, 1]] * 16, H), k([0] * 16)]),
+    (o.ROIPooling(32, 32, 1.0), [IMAGE, ROIS]),
+    (o.ROIPooling(128, 128, 1.0, "bilinear"), [IMAGE.astype(H), (ROIS / 400).astype(H)]),
+    (o.PSROIPooling(16, 1.0, 4), [f(1, 256, 64, 64), ROIS]),
+    (o.PSROIPooling(16, 0.001, 128, 2, 2, "bilinear"), [f(1, 64, 128, 128), ROIS]),
+    (o.DeformablePSROIPooling(16, 0.1, 7, spatial_bins_x=8, spatial_bins_y=8),
+     [f(1, 784, 32, 32), ROIS]),
+    (o.PriorBox(0.5, **PRIOR_SIZES), [k([128, 128]), k([999, 999])]),
+    (o.PriorBoxClustered(0.5, (1.0, 2.0), (3.0, 4.0), clip=True), [k([512, 128]), k([999, 999])]),
+    (o.RegionYolo(4, 20, 5, 1, 3), [f(1, 125, 128, 128)]),
+    (o.RegionYolo(4, 20, 5, 1, 3, False, (0, 1, 2)), [f(1, 75, 128, 128, dtype=H)]),
+    (o.ReorgYolo(2), [IMAGE]),
+]  # fmt: skip
+VISION = [
+    (o.BinaryConvolution(*EDGES), [IMAGE, i(16, 16, 3, 3, high=2, dtype=np.uint8)]),
+    (o.DeformableConvolution(**MARGIN),
+     [f(1, 8, 128, 128), f(1, 18, 128, 128), f(8, 8, 3, 3), f(1, 9, 128, 128)]),
+    (o.DeformableConvolution(**MARGIN, bilinear_interpolation_pad=True, deformable_group=4),
+     [f(1, 4, 128, 128, dtype=H), f(1, 72, 128, 128, dtype=H), f(8, 4, 3, 3, dtype=H)]),
+    (o.ExtractImagePatches((3, 3), (1, 1), (1, 1), "same_upper"), [IMAGE]),
+    (o.NV12toRGB(), [i(1, 1536, 1024, 1, high=256, dtype=np.uint8)]),
+    (o.NV12toBGR(), [f(1, 1024, 1024, 1, dtype=H), f(1, 512, 512, 2, dtype=H)]),
+    (o.I420toRGB(), [f(1, 1536, 1024, 1)]),
+    (o.I420toBGR(), [i(1, n, n, 1, high=256, dtype=np.uint8) for n in (1024, 512, 512)]),
+    (o.GRN(1.0), [IMAGE]), (o.GRN(1.0), [f(1024, 1, 1024, dtype=H)]),
+    (o.Inverse(), [f(16, 256, 256)]), (o.Inverse(True), [f(64, 128, 128, dtype=H)]),
+    (o.ISTFT(), [f(257, 2048, 2), f(512), k(512), k(128)]),
+    (o.ISTFT(True), [f(2, 129, 2048, 2, dtype=H), f(256, dtype=H), k(256), k(256), k(1 << 19)]),
+]  # fmt: skip
+SEQUENCES = [
+    (o.CTCGreedyDecoder(), [f(4096, 8, 32), np.ones((4096, 8), F)]),
+    (o.CTCGreedyDecoder(), [f(1 << 15, 16, 2, dtype=H), np.ones((1 << 15, 16), H)]),
+    (o.CTCGreedyDecoderSeqLen(), [f(8, 4096, 32), k([4096] * 8)]),
+    (o.CTCGreedyDecoderSeqLen(), [f(16, 1 << 15, 2, dtype=H), k([1 << 15] * 16)]),
+    (o.CTCLoss(), [f(2, 512, 1024), k([512] * 2), i(2, 512), k([99] * 2)]),
+    (o.CTCLoss(), [f(1, 1 << 14, 9), k([1 << 14]), i(1, 1 << 14), k([1 << 12])]),
+    (o.GatherTree(), [i(256, 64, 64), i(256, 64, 64), k([256] * 64), k(6)]),
+    (o.GatherTree(), [f(256, 64, 64), i(256, 64, 64).astype(F), k([9] * 64, F), k(6, F)]),
+    (o.SearchSorted(), [np.sort(X.reshape(-1)), X]),
+    (o.SearchSorted(True, DType.i32), [np.sort(f(1024, 1024, dtype=H)), f(1024, 1024, dtype=H)]),
+    (o.StringTensorUnpack(), [TEXTS]),
+    (o.StringTensorPack(),
+     [np.append(0, ENDS[:-1]).astype(np.int32), ENDS,
+      np.frombuffer("".join(TEXTS).encode(), np.uint8)]),
+    (o.ConvertPromoteTypes(), [X, X.astype(H)]),
+    (o.SliceScatter(), [X, f(15, 256, 256), k([1]), k([16]), k([1]), k([0])]),
+    (o.Multinomial(DType.i64, True, False), [np.abs(f(1024, 1024)), k(99)]),
+    (o.Multinomial(DType.i32, True, True), [f(256, 9), k(4096)]),
+    (o.Multinomial(DType.i64, False, True), [f(1024, 1024), k(999)]),
+]  # fmt: skip
+SPARSE = [
+    (op, [table, *more])
+    for table in (f(4096, 64), f(4096, 64, dtype=H), i(4096, 64, dtype=np.int8))
+    for op, more in (
+        (o.EmbeddingBagOffsets("mean"), [i(1 << 14, high=4096), BAGS]),
+        (o.EmbeddingBagOffsetsSum(),
+         [i(1 << 14, high=4096), BAGS, k(3), f(1 << 14).astype(table.dtype)]),
+        (o.EmbeddingBagPacked("mean"), [i(4096, 4, high=4096)]),
+        (o.EmbeddingBagPackedSum(), [i(4096, 4, high=4096), f(4096, 4).astype(table.dtype)]),
+        (o.EmbeddingSegmentsSum(),
+         [i(1 << 16, high=4096), SEGMENTS, k(1 << 15), k(3), f(1 << 16).astype(table.dtype)]),
+        (o.SegmentMax("zero"), [np.sort(i(4096, high=4096))]),
+        (o.SegmentMax("lowest"), [np.sort(i(4096, high=4096)), k(1 << 15)]),
+    )
+    if table.dtype != np.int8 or "mean" not in repr(op)
+] + [
+    (o.SegmentMax("zero"), [i(1 << 19), np.arange(1 << 19)]),
+    (o.SparseFillEmptyRows(),
+     [f(1 << 18), k([1 << 19, 9]), np.stack([np.arange(1 << 18) * 2, i(1 << 18)], 1), k(1, F)]),
+    (o.SparseFillEmptyRows(), [f(9), k([1 << 20, 9]), i(9, 2), k(1, F)]),
+]  # fmt: skip
 CASES: list[tuple[Any, list[Any]]] = [
     (op, list(x) if isinstance(x, list) else [x])
-    for op, x in [*UNARY, *BINARY, *REDUCE, *MOVE, *NETWORK, *RESIZED, *NARROW]
+    for op, x in [
+        *UNARY,
+        *BINARY,
+        *REDUCE,
+        *MOVE,
+        *NETWORK,
+        *RESIZED,
+        *NARROW,
+        *DETECTION,
+        *VISION,
+        *SEQUENCES,
+        *SPARSE,
+    ]
 ]

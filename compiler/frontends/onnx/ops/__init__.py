@@ -12,24 +12,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from . import (
     activation,
     arithmetic,
-    attention,
     constant,
-    convolution,
     indexing,
     logic,
     matrix,
-    normalization,
     padding,
-    pooling,
     quantization,
     random_values,
     ranking,
-    recurrent,
     reduction,
     reference,
     reshaping,
-    sampling,
-    signals,
     slicing,
 )
 from .ai_onnx_ml import features as ml_features
@@ -49,6 +42,7 @@ from .com_microsoft import quantized as contrib_quantized
 from .com_microsoft import rotary as contrib_rotary
 from .control_flow import conditional as control
 from .control_flow import scan, sequences
+from .nn import attention, convolution, normalization, pooling, recurrent, sampling, signals
 
 if TYPE_CHECKING:
     from ..import_context import ImportFunction

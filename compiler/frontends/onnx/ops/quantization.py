@@ -34,9 +34,9 @@ from .....ir.ops import (
 )
 from .....ir.ops.quantization.integer_products import BYTES
 from ..files.tensors import element_type
-from .convolution import add_grouped_convolution, check_filters, split_groups
 from .elementary import convert_value, size_of, unsqueeze_value
 from .logic import cast_unsaturated
+from .nn.convolution import add_grouped_convolution, check_filters, split_groups
 
 if TYPE_CHECKING:
     from ..import_context import ImportContext, ImportFunction

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ....llvmir.builder import Function
 from ....llvmir.values import ELEMENT, Value, bits_of, integer
 from .. import amx
+from ..context import TileShape
 from ..epilogue_overlap import DeferredEpilogue
-from ..micro import TileShape
+from ..micro import MicroKernels
 from ..zero_point_terms import Terms
+from .loop_state import LoopState
 from .work_partition import Bounds
-
-if TYPE_CHECKING:
-    from .gemm_loops import GemmLoops
 
 # Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
 _PREFETCH_DISTANCE_BYTES = 2048
@@ -31,7 +29,8 @@ class TileLoops:
     those of zero points, if there are any, `tail` and `waiting` are for tiles of AMX.
     """
 
-    loops: GemmLoops
+    loops: LoopState
+    kernels: MicroKernels
     ts: Bounds
     js: Bounds
     a: Value
@@ -100,7 +99,7 @@ class TileLoops:
                 self.tile(shape, (1,), j, tile, integer(1))
             return
         if t.in_place and not self.tail:
-            full = f.smin(loops.lying, t1)
+            full = f.smin(loops.tiles_in_place, t1)
             with f.range(t0, full, outer=True) as tile:
                 self.tile(replace(shape, in_place=True), (t.mr,), j, tile, integer(t.mr))
             t0 = f.smax(full, t0)
@@ -135,27 +134,28 @@ class TileLoops:
         f, t = loops.f, g.tiling
         m, n = loops.cut.start(tile), f.mul(j, t.nr)
         down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
-        a_place, row = self.a_tile_address(m, tile, in_place=shape.in_place)
-        b_place = self.b_panel_address(j)
+        a, row = self.a_tile_address(m, tile, in_place=shape.in_place)
+        b = self.b_panel_address(j)
         # Rows of all buffers are as long as those of a group of panels.
         slot = f.mul(right, t.mc) if t.blocked else integer(0)
         slot = f.mul(f.add(slot, down) if t.blocked else slot, t.mr * t.width)
         buffer = f.at(self.buffer, slot, g.acc)
         cols = f.sub(loops.n, n)
-        soon, pace = self.prefetch_pointer(b_place, down, shape.panels)
-        terms = self.terms.places(tile, right) if self.terms else ()
+        soon, pace = self.prefetch_pointer(b, down, shape.panels)
+        terms = self.terms.at_tile(tile, right) if self.terms else ()
         more = () if self.finish else terms
         if self.tail and self.waiting:
             if t.in_place:
-                lying, apart = self.a_tile_address(m, tile, in_place=True)
-                lies = f.icmp("slt", tile, loops.lying)
-                a_place, row = f.select(lies, lying, a_place), f.select(lies, apart, row)
-            more = (row, self.tail.place, self.waiting.place)
+                unpacked, a_row = self.a_tile_address(m, tile, in_place=True)
+                in_place = f.icmp("slt", tile, loops.tiles_in_place)
+                a = f.select(in_place, unpacked, a)
+                row = f.select(in_place, a_row, row)
+            more = (row, self.tail.address, self.waiting.address)
 
         def call(height: int) -> None:
             f.call_function(
-                g.tile(replace(shape, rows=height)), loops.frame, a_place, b_place, m, n, cols,
-                self.depth, self.first, buffer, soon, pace, *more,
+                self.kernels.tile(replace(shape, rows=height)), loops.frame, a, b,
+                m, n, cols, self.depth, self.first, buffer, soon, pace, *more,
             )  # fmt: skip
 
         self.shortest(heights, rows, call)

@@ -9,64 +9,30 @@ for each matrix of the batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .....plan.specs.base import Size
 from ....llvmir.builder import Function
-from ....llvmir.kernel_entry import OpenKernel as Entry
 from ....llvmir.kernel_entry import share
 from ....llvmir.values import ELEMENT, I1, Value, integer
 from ...emit.amx_registers import release
-from ...emit.strided_loops import Space, coalesce
 from .. import amx
 from ..epilogue import finish_function
 from ..epilogue_overlap import DeferredEpilogue
 from ..gemv import ROWS_PER_LOAD, dot_function
-from ..micro import GemmContext
+from ..micro import MicroKernels
 from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import right_function
 from ..packing.panels import in_blocks, pack_a_function
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
+from .loop_state import LoopState
 from .m_partition import RowTiles
 from .work_partition import Bounds, split_work
 
 
-class GemmLoops:
+class GemmLoops(LoopState):
     """Writes the body of one kernel."""
-
-    def __init__(self, g: GemmContext, entry: Entry) -> None:
-        self.g, self.entry, self.f = g, entry, entry.function
-        spec, f = g.spec, self.f
-        self.frame = f.stack(max(8, g.frame_bytes))
-        for i, d in enumerate(entry.dims):
-            g.set_dim(f, self.frame, i, d)
-        self.m, self.n, self.k = (self.size(s) for s in (spec.m, spec.n, spec.k))
-        self.steps = f.ceil_div(self.k, g.tiling.kr)
-        operands = spec.operands()
-        rank = len(spec.batch)
-        self.space: Space = coalesce(spec.batch, [o.strides[:rank] for o in operands])
-        self.scratch = 0
-        self.pointers = [
-            f.at(p, self.size(o.offset), walked_type(o))
-            for p, o in zip(entry.buffers, operands, strict=True)
-        ]
-
-    def size(self, size: Size) -> Value:
-        return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
-
-    def product(self, sizes: Sequence[Size]) -> Value:
-        total = integer(1)
-        for s in sizes:
-            total = self.f.mul(total, self.size(s))
-        return total
-
-    def reserve(self, elements: int) -> Value:
-        """The address of that many accumulator elements of the worker's scratch."""
-        at = self.scratch
-        self.scratch += -(-elements * self.g.bytes // 64) * 64
-        return self.f.offset(self.entry.scratch, at)
 
     # -- one matrix after the other -----------------------------------------------------------
 
@@ -85,13 +51,13 @@ class GemmLoops:
                 f.add(at, f.mul(here, self.size(s[axis])))
                 for at, s in zip(offsets, self.space.strides, strict=True)
             ]
-        places = [
+        addresses = [
             f.at(p, at, walked_type(o))
             for p, at, o in zip(self.pointers, offsets, g.spec.operands(), strict=True)
         ]
-        for i, place in zip(g.slots, places[2:], strict=True):
-            g.set_base(f, self.frame, i, place)
-        return places[0], places[1]
+        for i, address in zip(g.slots, addresses[2:], strict=True):
+            g.set_base(f, self.frame, i, address)
+        return addresses[0], addresses[1]
 
     # -- N = 1 --------------------------------------------------------------------------------
 
@@ -130,7 +96,7 @@ class GemmLoops:
         tail = amx.Tail(self) if t.tile else None
         counts = (self.product(self.space.axes), count, panels)
         # A tile of AMX takes an eighth of the time.
-        mine = split_work(f, counts, self.entry, -(-t.mr // 8) if tail else t.mr, t.nr * g.bytes)
+        work = split_work(f, counts, self.entry, -(-t.mr // 8) if tail else t.mr, t.nr * g.bytes)
         if tail:
             amx.registers(t, t.mr).configure(f)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
@@ -140,20 +106,23 @@ class GemmLoops:
             corrects = bool(g.corrections)
             finish = finish_function(g, t.lanes, t.width, corrects=corrects)
         waiting = DeferredEpilogue(f, g, finish) if finish and tail else None
+        kernels = MicroKernels(g, waiting)
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
-        with f.range(*mine.batch, outer=True) as index:
+        with f.range(*work.batch, outer=True) as index:
             a, b = self.matrix(index)
             # How many tiles in front are read where they lie, if any are.
-            self.lying = self.cut.full if t.guarded else count
+            self.tiles_in_place = self.cut.full if t.guarded else count
             if t.in_place and tail:
-                self.lying = f.select(amx.fills_lines(self, a), self.lying, integer(0))
-            with self.chunks(mine.panels, t.nc, panels) as js:
+                self.tiles_in_place = f.select(
+                    amx.fills_lines(self, a), self.tiles_in_place, integer(0)
+                )
+            with self.chunks(work.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
                     self.pack_b(pack_b, b, b_scratch, js, integer(0), self.steps)
                     if terms:
                         terms.sum_columns(b_scratch, js, self.steps, integer(1, I1))
                 with (
-                    self.chunks(mine.tiles, t.mc, count) as ts,
+                    self.chunks(work.tiles, t.mc, count) as ts,
                     f.range(0, blocks, outer=True) as block,
                 ):
                     first = f.icmp("eq", block, 0)
@@ -165,14 +134,16 @@ class GemmLoops:
                         if terms:
                             terms.sum_columns(b_scratch, js, depth, first)
                     if pack_a:
-                        copied = (f.smax(self.lying, ts[0]), ts[1]) if t.in_place else ts
+                        copied = (f.smax(self.tiles_in_place, ts[0]), ts[1]) if t.in_place else ts
                         self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
                     strips = a_scratch if pack_a else a
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
-                    places = (a, strips, b_scratch if pack_b else b, buffer)
+                    addresses = (a, strips, b_scratch if pack_b else b, buffer)
                     along = (k0, depth, first, last)
-                    TileLoops(self, ts, js, *places, *along, finish, terms, tail, waiting).run()
+                    TileLoops(
+                        self, kernels, ts, js, *addresses, *along, finish, terms, tail, waiting
+                    ).run()
         if tail:
             release(f)
 
@@ -186,15 +157,6 @@ class GemmLoops:
         with f.range(lo, hi, step, outer=True) as at:
             yield at, f.smin(f.add(at, step), hi)
 
-    def values(self, k0: Value, depth: Value) -> tuple[Value, Value]:
-        """Where `depth` steps from step k0 on begin along K, and how many values they are."""
-        f, t = self.f, self.g.tiling
-        if t.kr == 1:
-            return k0, depth
-        first = f.mul(k0, t.kr)
-        left = f.sub(self.k, first)
-        return first, f.smin(f.mul(depth, t.kr), left) if t.blocked else left
-
     def pack_a(
         self, pack: Function, a: Value, to: Value, ts: Bounds, k0: Value, depth: Value
     ) -> None:
@@ -204,13 +166,13 @@ class GemmLoops:
         with f.range(*ts, outer=True) as tile:
             m = self.cut.start(tile)
             rows = self.cut.rows(tile)
-            place = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
+            address = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
             source, begin = a, [m, k0]
             if not in_blocks(g.spec):
                 row, step = (self.size(s) for s in g.spec.a.strides[-2:])
                 at = f.add(f.mul(m, row), f.mul(k0, step))
                 source, begin = f.at(a, at, ELEMENT[g.spec.a.dtype.value]), []
-            f.call_function(pack, self.frame, source, place, rows, depth, *begin)
+            f.call_function(pack, self.frame, source, address, rows, depth, *begin)
 
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
@@ -221,11 +183,11 @@ class GemmLoops:
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
         with f.range(*js, outer=True) as j:
             n = f.mul(j, t.nr)
-            place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), ELEMENT[g.b_cell.value])
+            address = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), ELEMENT[g.b_cell.value])
             if g.spec.compressed:
                 cells = f.offset(b, f.mul(j, Dequantizer(g.spec, g.lanes).panel))
-                what = (cells, j, place, k0)
+                what = (cells, j, address, k0)
             else:
                 at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])
-                what = (at, place, f.sub(self.n, n))
+                what = (at, address, f.sub(self.n, n))
             f.call_function(pack, self.frame, *what, depth)

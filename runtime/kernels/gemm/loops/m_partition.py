@@ -5,7 +5,7 @@ from __future__ import annotations
 from .....plan.specs.base import Size
 from ....llvmir.builder import Function
 from ....llvmir.values import Value, integer
-from ..tiling import Tiling
+from ..tiling_params import Tiling
 
 
 class RowTiles:

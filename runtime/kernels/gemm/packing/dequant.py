@@ -86,12 +86,12 @@ class Dequantizer:
     def value(self, f: Function, halves: tuple[Value, Value], s: Scaling, j: int) -> Value:
         """Value `j` along K of each lane's cell, in f32."""
         bits = self.dtype.bits
-        half, place = divmod(j * bits, _HALF_CELL_BITS)
-        part = f.and_(halves[half], ((1 << bits) - 1) << place)
+        half, shift = divmod(j * bits, _HALF_CELL_BITS)
+        bits_of_value = f.and_(halves[half], ((1 << bits) - 1) << shift)
         # The exponent; and a sign that is flipped counts from 0.
-        sign = 1 << (place + bits - 1) if self.dtype.is_signed else 0
-        word = f.xor(part, (127 + 23 - place) << 23 | sign)
-        q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[place])
+        sign = 1 << (shift + bits - 1) if self.dtype.is_signed else 0
+        word = f.xor(bits_of_value, (127 + 23 - shift) << 23 | sign)
+        q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[shift])
         if s.offset is not None:
             return f.fma(q, s.scale, s.offset)
         if not self.compressed.rounded:

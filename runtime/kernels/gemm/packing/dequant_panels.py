@@ -6,17 +6,15 @@ weights, once, is what takes the time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .....ir.dtype import DType
 from ....llvmir.builder import Function, StackVariable
 from ....llvmir.values import ELEMENT, I32, I64, Value, integer, vec
+from ..context import GemmContext, TileShape
 from .dequant import Dequantizer, Scaling
 from .pack_cells import Side, cells_of_rows
 from .panels import pack_b_function
-
-if TYPE_CHECKING:
-    from ..micro import GemmContext, TileShape
 
 # Bytes between the cells that a tile reads and those that it fetches ahead; and a cache line.
 _PREFETCH_DISTANCE_BYTES: Final = 2048
@@ -87,7 +85,7 @@ def accumulate_cells(
     a_type = ELEMENT[a.dtype.value]
     across, step = (g.size(f, p["frame"], x) for x in (a.across, a.step))
     pointers = g.scaling_pointers(f, p["frame"])
-    places = [divmod(c, e.nr) for c in columns]
+    panel_columns = [divmod(c, e.nr) for c in columns]
     panel = f.udiv(p["n"], e.nr)
 
     # One loop for all groups, the last one shorter: the code of a cell is long, and stands once.
@@ -96,14 +94,14 @@ def accumulate_cells(
         rows = integer(e.group) if e.k % e.group == 0 else f.smin(f.sub(e.k, lo), e.group)
         scaling = [
             e.load_scaling(f, pointers, f.add(panel, which), index, integer(within))
-            for which, within in places
+            for which, within in panel_columns
         ]
 
         def cell(k: Value, values: int) -> None:
             row = f.offset(p["b"], f.mul(f.udiv(k, e.kr), e.row))
             halves = [
                 e.halves(f, f.load(vec(I32, g.lanes), f.offset(row, which * e.panel + within * 4)))
-                for which, within in places
+                for which, within in panel_columns
             ]
             for which in range(shape.panels):
                 for line in range(0, e.row, _LINE_BYTES):

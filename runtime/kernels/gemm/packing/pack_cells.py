@@ -19,7 +19,7 @@ from ...emit.gather_lanes import gather
 from ...emit.strided_loops import masked_load
 from ...emit.tail_mask import TailMask, tail_mask
 from .. import bf16_rounding as rounding
-from ..micro import GemmContext
+from ..context import GemmContext
 
 
 @dataclass(frozen=True)
@@ -58,47 +58,47 @@ def right_side(g: GemmContext) -> Side:
 
 
 def fetch(
-    f: Function, side: Side, lanes: int, place: Value, step: Value, part: TailMask | None
+    f: Function, side: Side, lanes: int, pointer: Value, step: Value, tail: TailMask | None
 ) -> Value:
-    """Elements at `place`, `step` apart, shifted; lanes outside `part` are zero."""
+    """Elements at `pointer`, `step` apart, shifted; lanes outside `tail` are zero."""
     if step.known == 1:
-        x = masked_load(f, vec(side.element, lanes), place, part)
+        x = masked_load(f, vec(side.element, lanes), pointer, tail)
     else:
-        x = gather(f, side.element, lanes, place, step, part)
+        x = gather(f, side.element, lanes, pointer, step, tail)
     if side.shift:
         x = xor_0x80(f, x, side.shift)
-        x = x if part is None else f.select(part.mask, x, 0)
+        x = x if tail is None else f.select(tail.mask, x, 0)
     return x
 
 
 def fetch_along(
-    g: GemmContext, f: Function, side: Side, place: Value, step: Value, left: Value | None
+    g: GemmContext, f: Function, side: Side, pointer: Value, step: Value, left: Value | None
 ) -> Value:
     """A whole vector of cells along K, of which `left` values exist (None: all)."""
     lanes = g.tiling.lanes
     width = lanes * g.tiling.kr
     # One load of bytes is as wide as a vector; wider types come in several.
     wide = width if side.bytes and step.known == 1 else lanes
-    parts: list[Value] = []
+    vectors: list[Value] = []
     for u in range(0, width, wide):
-        part = None if left is None else tail_mask(f, wide, f.sub(left, u))
-        at = f.at(place, f.mul(step, u), side.element)
-        parts.append(fetch(f, side, wide, at, step, part))
-    return cells_along(g, f, side, parts)
+        tail = None if left is None else tail_mask(f, wide, f.sub(left, u))
+        at = f.at(pointer, f.mul(step, u), side.element)
+        vectors.append(fetch(f, side, wide, at, step, tail))
+    return cells_along(g, f, side, vectors)
 
 
-def cells_along(g: GemmContext, f: Function, side: Side, parts: Sequence[Value]) -> Value:
+def cells_along(g: GemmContext, f: Function, side: Side, vectors: Sequence[Value]) -> Value:
     """The cells of elements that follow one another along K, a whole vector of cells."""
     if not g.unit:
-        return g.factor(f, parts[0], side.dtype, side.to)
+        return g.factor(f, vectors[0], side.dtype, side.to)
     if side.bytes:
-        return _of_bytes(g, f, side, _concat_lanes(f, parts))
-    low, high = (g.cast_operand(f, x, side.dtype, side.to) for x in parts)
+        return _of_bytes(g, f, side, _concat_lanes(f, vectors))
+    low, high = (g.cast_operand(f, x, side.dtype, side.to) for x in vectors)
     return rounding.neighbours(f, low, high)
 
 
 @dataclass(frozen=True)
-class Places:
+class KIndices:
     """A cell's places along K. One that does not `exist` (None: all do) is the last one that does,
     and its value is zero."""
 
@@ -107,36 +107,36 @@ class Places:
 
 
 def each_cell(
-    g: GemmContext, f: Function, depth: Value, write: Callable[[Value, Places], None], unroll: int
+    g: GemmContext, f: Function, depth: Value, write: Callable[[Value, KIndices], None], unroll: int
 ) -> None:
     """write(cell, places) for every cell of `depth` values."""
     kr = g.tiling.kr
     whole = f.udiv(depth, kr)
     with f.range(0, whole, unroll=unroll) as cell:
         first = f.mul(cell, kr)
-        write(cell, Places([f.add(first, i) for i in range(kr)]))
+        write(cell, KIndices([f.add(first, i) for i in range(kr)]))
     if kr == 1:
         return
     first = f.mul(whole, kr)
     with f.if_(f.icmp("slt", first, depth)):
         ks, last = [f.add(first, i) for i in range(kr)], f.sub(depth, 1)
         exist = [f.icmp("slt", k, depth) for k in ks]
-        write(whole, Places([f.smin(k, last) for k in ks], exist))
+        write(whole, KIndices([f.smin(k, last) for k in ks], exist))
 
 
 def fetch_cells(
     g: GemmContext,
     f: Function,
     side: Side,
-    places: Places,
+    indices: KIndices,
     address: Callable[[Value], Value],
     step: Value,
-    part: TailMask | None,
+    tail: TailMask | None,
 ) -> Value:
     """A vector of cells whose lanes lie `step` apart, from the address of each place along K."""
-    xs = [fetch(f, side, g.tiling.lanes, address(k), step, part) for k in places.at]
-    if places.exist:
-        xs = [f.select(e, x, f.as_value(0, x.type)) for e, x in zip(places.exist, xs, strict=True)]
+    xs = [fetch(f, side, g.tiling.lanes, address(k), step, tail) for k in indices.at]
+    if indices.exist:
+        xs = [f.select(e, x, f.as_value(0, x.type)) for e, x in zip(indices.exist, xs, strict=True)]
     return cells_of_rows(g, f, side, xs)
 
 
@@ -153,37 +153,37 @@ def cells_of_rows(g: GemmContext, f: Function, side: Side, rows: Sequence[Value]
     return rounding.interleave_k(f, even, odd)
 
 
-def cell_at(g: GemmContext, f: Function, side: Side, place: Value, left: Value) -> Value:
+def cell_at(g: GemmContext, f: Function, side: Side, pointer: Value, left: Value) -> Value:
     """The right operand's cell of the next values along K, of which `left` > 0 exist."""
-    first = f.load(side.element, place)
+    first = f.load(side.element, pointer)
     if not g.unit:
         return g.factor(f, first, side.dtype, side.to)
     if side.bytes:
-        return _cell_of_bytes(g, f, side, place, left)
+        return _cell_of_bytes(g, f, side, pointer, left)
     second = f.var(g.acc, 0)
     with f.if_(f.icmp("sgt", left, 1)):
-        after = f.load(side.element, f.at(place, 1, side.element))
+        after = f.load(side.element, f.at(pointer, 1, side.element))
         second.set(g.cast_operand(f, after, side.dtype, side.to))
     first = g.cast_operand(f, first, side.dtype, side.to)
     return rounding.single_cell(f, first, second.get())
 
 
-def _cell_of_bytes(g: GemmContext, f: Function, side: Side, place: Value, left: Value) -> Value:
+def _cell_of_bytes(g: GemmContext, f: Function, side: Side, pointer: Value, left: Value) -> Value:
     cell = f.var(side.cell, 0)
     for i in range(g.tiling.kr):
         with f.if_(f.icmp("sgt", left, i)):
-            one = xor_0x80(f, f.load(side.element, f.offset(place, i)), side.shift)
+            one = xor_0x80(f, f.load(side.element, f.offset(pointer, i)), side.shift)
             one = f.shl(f.cast(one, side.cell, signed_=False), integer(8 * i, side.cell))
             cell.set(f.or_(cell.get(), one))
     return cell.get()
 
 
-def _concat_lanes(f: Function, parts: Sequence[Value]) -> Value:
+def _concat_lanes(f: Function, vectors: Sequence[Value]) -> Value:
     """All lanes in one vector: a power of two of equal parts."""
-    parts = list(parts)
-    while len(parts) > 1:
-        parts = [f.concat(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
+    vectors = list(vectors)
+    while len(vectors) > 1:
+        vectors = [f.concat(a, b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors[0]
 
 
 def _of_bytes(g: GemmContext, f: Function, side: Side, x: Value) -> Value:

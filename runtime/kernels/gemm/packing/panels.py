@@ -16,9 +16,9 @@ from ....llvmir.builder import Function
 from ....llvmir.values import I1, I64, Value, bits_of, integer, vec
 from ...emit.gather_lanes import gathers
 from ...emit.tail_mask import TailMask, tail_mask
-from ..micro import GemmContext
+from ..context import GemmContext
 from .pack_cells import (
-    Places,
+    KIndices,
     cell_at,
     each_cell,
     fetch,
@@ -55,15 +55,15 @@ def pack_a_function(g: GemmContext) -> Function:
     if t.pack_a == "columns":
         step = along.step
         starts = range(0, t.a_row, t.lanes)
-        parts = [tail_mask(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
+        tails = [tail_mask(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
 
-        def place_rows(cell: Value, places: Places) -> None:
-            for s, part in zip(starts, parts, strict=True):
+        def place_rows(cell: Value, indices: KIndices) -> None:
+            for s, tail in zip(starts, tails, strict=True):
 
                 def address(k: Value, s: int = s) -> Value:
                     return f.at(p["source"], f.add(f.mul(k, step), s), element)
 
-                cells = fetch_cells(g, f, side, places, address, integer(1), part)
+                cells = fetch_cells(g, f, side, indices, address, integer(1), tail)
                 f.store(cells, f.at(p["to"], f.add(f.mul(cell, t.a_row), s), side.cell), g.align)
 
         each_cell(g, f, p["k"], place_rows, unroll=4)
@@ -79,17 +79,17 @@ def pack_a_function(g: GemmContext) -> Function:
             f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
             if fetches:
                 ahead = f.add(f.mul(f.add(i, _PREFETCH_ROWS), across.step), k)
-                place = f.at(p["source"], ahead, element)
+                pointer = f.at(p["source"], ahead, element)
                 for line in range(0, width * bits_of(element) // 8, 64):
-                    f.prefetch(f.offset(place, line))
+                    f.prefetch(f.offset(pointer, line))
 
         if along.block is not None and along.keeps_whole(width) and not t.blocked:
             # One run after the other: no place is divided.
             with f.range(0, p["k"], along.size, unroll=1) as start:
                 run = f.at(source, along.at(f, start), element)
                 with f.range(0, along.size, width, unroll=4) as k:
-                    place = f.at(run, f.mul(k, along.step), element)
-                    cells = fetch_along(g, f, side, place, along.step, None)
+                    pointer = f.at(run, f.mul(k, along.step), element)
+                    cells = fetch_along(g, f, side, pointer, along.step, None)
                     cell = f.udiv(f.add(start, k), t.kr)
                     f.store(cells, f.at(to, cell, side.cell), g.align)
         else:
@@ -119,14 +119,14 @@ def _cells_of_row(
     """A vector of cells of a row of A, from place k on (a multiple of the vector's width), of which
     `left` values exist (None: all)."""
     side, width = left_side(g), g.tiling.lanes * g.tiling.kr
-    place = f.at(row, along.at(f, k), side.element)
+    pointer = f.at(row, along.at(f, k), side.element)
     if along.keeps_whole(width):
-        return fetch_along(g, f, side, place, along.step, left)
+        return fetch_along(g, f, side, pointer, along.step, left)
     count = integer(width) if left is None else left
     size = bits_of(side.element) // 8
     buffer, cells = f.stack(2 * width * size), f.var(vec(side.cell, g.tiling.lanes))
     with f.if_(along.fits(f, k, count)) as branch:
-        cells.set(fetch_along(g, f, side, place, along.step, left))
+        cells.set(fetch_along(g, f, side, pointer, along.step, left))
         branch.else_()
         # Each piece ends in zeros, which the next one overwrites.
         with along.pieces(f, k, count) as (first, some, at):
@@ -156,17 +156,17 @@ def pack_b_function(g: GemmContext) -> Function:
         _pack_transposed(g, f, column)
         return f
 
-    def copy(cell: Value, places: Places, c: Value, part: TailMask | None) -> None:
+    def copy(cell: Value, indices: KIndices, c: Value, tail: TailMask | None) -> None:
         def address(k: Value) -> Value:
             return f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
 
-        cells = fetch_cells(g, f, side, places, address, column, part)
+        cells = fetch_cells(g, f, side, indices, address, column, tail)
         to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), side.cell)
         f.store(cells, to, t.lanes * side.align)
 
-    def copy_row(cell: Value, places: Places) -> None:
+    def copy_row(cell: Value, indices: KIndices) -> None:
         for c in range(0, t.nr, t.lanes):
-            copy(cell, places, integer(c), None)
+            copy(cell, indices, integer(c), None)
 
     # Lanes that are gathered one by one need no second form.
     whole = f.icmp("sge", p["cols"], t.nr) if column.known == 1 else integer(0, I1)
@@ -175,8 +175,8 @@ def pack_b_function(g: GemmContext) -> Function:
         branch.else_()
         # One vector of columns after the other: masks take code, which stands once.
         with f.range(0, t.nr, t.lanes, outer=True) as c:
-            part = tail_mask(f, t.lanes, f.sub(p["cols"], c))
-            each_cell(g, f, p["k"], lambda cell, at: copy(cell, at, c, part), unroll=1)
+            tail = tail_mask(f, t.lanes, f.sub(p["cols"], c))
+            each_cell(g, f, p["k"], lambda cell, at: copy(cell, at, c, tail), unroll=1)
     return f
 
 
@@ -197,8 +197,8 @@ def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
                 cell = f.udiv(k, t.kr)
                 rows: list[Value] = []
                 for i in range(lanes):
-                    place = f.at(source, f.add(f.mul(column, i), k), element)
-                    rows.append(fetch_along(g, f, side, place, integer(1), None))
+                    pointer = f.at(source, f.add(f.mul(column, i), k), element)
+                    rows.append(fetch_along(g, f, side, pointer, integer(1), None))
                 for i, x in enumerate(transpose_square(f, rows)):
                     to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), side.cell)
                     f.store(x, to, lanes * side.align)
@@ -206,8 +206,8 @@ def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
         with f.range(0, lanes, unroll=1) as i, f.range(turned, p["k"], t.kr, unroll=1) as k:
             to = f.at(p["to"], f.add(f.add(f.mul(f.udiv(k, t.kr), t.nr), c), i), side.cell)
             with f.if_(f.icmp("slt", i, left)) as inside:
-                place = f.at(source, f.add(f.mul(column, i), k), element)
-                f.store(cell_at(g, f, side, place, f.sub(p["k"], k)), to)
+                pointer = f.at(source, f.add(f.mul(column, i), k), element)
+                f.store(cell_at(g, f, side, pointer, f.sub(p["k"], k)), to)
                 inside.else_()
                 f.store(f.as_value(0, side.cell), to)
 

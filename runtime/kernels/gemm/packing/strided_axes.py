@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .....plan.specs.base import Size, Split
 from ....llvmir.builder import Function
 from ....llvmir.values import Value, integer
-
-if TYPE_CHECKING:
-    from ..micro import GemmContext
+from ..context import GemmContext
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,8 @@ class Axis:
 
     def _offset_within(self, f: Function, block: Value, i: Value) -> Value:
         assert self.block is not None
-        place = f.sub(i, f.mul(block, self.size))
-        return f.add(f.mul(block, self.block), f.mul(place, self.step))
+        within = f.sub(i, f.mul(block, self.size))
+        return f.add(f.mul(block, self.block), f.mul(within, self.step))
 
 
 def matrix_axes(

@@ -59,11 +59,11 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
         whole = columns.shape[-1] // layout.nr
         for begin, end in ((0, whole), (whole, last - first)):
             if begin < end:
-                part = columns[..., begin * layout.nr : end * layout.nr]
-                wide = part.shape[-1] // (end - begin)
-                part = part.reshape(*part.shape[:-1], end - begin, wide)
+                chunk = columns[..., begin * layout.nr : end * layout.nr]
+                wide = chunk.shape[-1] // (end - begin)
+                chunk = chunk.reshape(*chunk.shape[:-1], end - begin, wide)
                 to = blocks[which, first + begin : first + end]
-                _fill(to, np.moveaxis(part, -2, 1), constant)
+                _fill(to, np.moveaxis(chunk, -2, 1), constant)
 
     jobs = _jobs(count, across, flat.nbytes)
     threads = usable_cores() if threads is None else threads

@@ -16,6 +16,7 @@ from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
+from support.plan_steps import step_families
 
 IMAGE = '%0 = Parameter.1() {element_type=f32, shape=["N", 3, 14, 18]} "x"\n'
 MANY = '%0 = Parameter.1() {element_type=f32, shape=["N", 20, 9, 11]} "x"\n'
@@ -240,15 +241,11 @@ def test_factors_of_bf16(name: str, compile_graph) -> None:
             assert np.linalg.norm(g - w) <= 2e-2 * np.linalg.norm(w)
 
 
-def families(net: irc.CompiledModel) -> list[str]:
-    return [s.spec.family for s in net.plan.kernel_steps()]
-
-
 def test_a_chain_is_one_step_per_convolution(compile_graph) -> None:
     """Bias, residual and activation are epilogues. Both results are copied for the caller, who
     wants channels first."""
     net = compile_graph(graph_of("residual_block"), True, 1)
-    assert families(net) == ["conv", "elementwise"] * 2
+    assert step_families(net.plan) == ["conv", "elementwise"] * 2
     specs = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec)]
     # Besides the data: a bias, and the image that is added.
     assert [[len(o.strides) - o.strides.count(0) for o in s.epilogue_operands] for s in specs] == [
@@ -256,12 +253,12 @@ def test_a_chain_is_one_step_per_convolution(compile_graph) -> None:
         [4],
     ]
     net = compile_graph(graph_of("points_and_depthwise"), True, 1)
-    assert families(net) == ["gemm", "conv", "gemm", "elementwise"]
+    assert step_families(net.plan) == ["gemm", "conv", "gemm", "elementwise"]
 
 
 def test_normalisation_goes_into_filters(compile_graph) -> None:
     net = compile_graph(graph_of("normalised"), True, 1)
-    assert families(net).count("conv") == 1
+    assert step_families(net.plan).count("conv") == 1
     assert net.trace.hits()["scale_filters"] == 1
 
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc_compiler as irc
 import numpy as np
 import pytest
-from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.text import print_plan
+from support.plan_steps import gemm_specs
 
 from tests.compiler.lowering.ops.test_matmul import agree, compiled, model, steps
-
-
-def products(net: irc.CompiledModel) -> list[GemmSpec]:
-    return [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
 
 
 @pytest.mark.parametrize("shape", [["B", 20, 24], [3, "S", 24], ["B", "S", 24], [3, 20, 24]])
@@ -33,7 +28,7 @@ def test_rows_of_a_batch_that_is_turned_are_one_product(
     data = model(nodes, {"x": ("f4", shape)}, weights, {"y": "f4"})
     net = compiled(tmp_path, data)
     assert steps(net) == {"gemm": 1}, print_plan(net.plan)
-    (spec,) = products(net)
+    (spec,) = gemm_specs(net.plan)
     assert spec.batch == () and (spec.out_m_split or spec.a_m_split), print_plan(net.plan)
     for b, s in ((1, 20), (3, 20), (3, 1)):
         sizes = [b if d in ("B", 3) else s if d in ("S", 20) else d for d in shape]
@@ -53,7 +48,7 @@ def test_rows_that_do_not_join_are_the_known_ones(tmp_path: Any) -> None:
     ports = {"x": ("f4", ["B", 20, 24]), "r": ("f4", [20, 1, 33])}
     data = model(nodes, ports, weights, {"y": "f4"})
     net = compiled(tmp_path, data)
-    (spec,) = products(net)
+    (spec,) = gemm_specs(net.plan)
     assert spec.m == 20, print_plan(net.plan)
     for b in (1, 2, 5):
         x, r = (rng.integers(-3, 4, s).astype("f4") for s in ((b, 20, 24), (20, 1, 33)))
@@ -76,7 +71,7 @@ def test_products_write_vectors_of_columns(tmp_path: Any, tail: str) -> None:
         turned.append(("Concat", "t t", "y", {"axis": 1}))
     data = model(turned, {"x": ("f4", [2, 30, 24])}, weights, {"y": "f4"})
     net = compiled(tmp_path, data)
-    (spec,) = products(net)
+    (spec,) = gemm_specs(net.plan)
     assert spec.out.strides[-1] == 1, print_plan(net.plan)
     agree(net, data, {"x": rng.integers(-3, 4, (2, 30, 24)).astype("f4")}, 0)
 

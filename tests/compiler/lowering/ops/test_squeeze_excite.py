@@ -18,6 +18,7 @@ from irc_compiler.plan.plan import Plan
 from irc_compiler.plan.specs.squeeze_excite import SqueezeExciteSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.text import print_plan
+from support.plan_steps import step_families
 
 IMAGE = """%0 = Parameter.1() {element_type=f32, shape=["N", 16, "S", 14]} "x"
 %1 = Constant.1() {data=~1, dtype=f32, shape=[40, 16, 3, 3]}
@@ -86,10 +87,6 @@ def plan_of(text: str, precision: str = "f32") -> Plan:
     return lower(graph, generic_target("avx512"), options)[0]
 
 
-def families(plan: Plan) -> list[str]:
-    return [s.spec.family for s in plan.kernel_steps()]
-
-
 def blocks(plan: Plan) -> list[SqueezeExciteSpec]:
     return [s for s in plan.specs() if isinstance(s, SqueezeExciteSpec)]
 
@@ -98,7 +95,7 @@ def blocks(plan: Plan) -> list[SqueezeExciteSpec]:
 @pytest.mark.parametrize("means", [MEAN, ADAPTIVE], ids=["mean", "adaptive"])
 def test_means_products_and_scaling_are_one_step(means: str, products: str) -> None:
     plan = plan_of(IMAGE + means + products + SCALED + PROJECTED)
-    found = families(plan)
+    found = step_families(plan)
     assert [f for f in found if f in ("conv", "squeeze_excite", "gemm")] == [
         "conv",
         "squeeze_excite",

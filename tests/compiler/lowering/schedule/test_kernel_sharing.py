@@ -10,6 +10,7 @@ from irc_compiler.compiler.lowering.schedule.kernel_sharing import MIN_SHARED_KE
 from irc_compiler.ir import ops as o
 from irc_compiler.plan.plan import KernelStep
 from irc_compiler.plan.specs.base import Spec
+from support.formulas import softmax
 
 PIECES = 2 * MIN_SHARED_KERNELS
 RNG = np.random.default_rng(3)
@@ -23,11 +24,6 @@ def compiled(y: ops.Tensor | list[ops.Tensor]) -> tuple[irc.CompiledModel, list[
     net = irc.compile_model(ops.model(y), num_threads=1)
     steps = [s for region in net.plan.regions for s in region.steps]
     return net, [s.spec for s in steps if isinstance(s, KernelStep)]
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def test_pieces_of_a_concat_share_a_kernel() -> None:

@@ -17,6 +17,7 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.specs.squeeze_excite import SqueezeExciteSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.text import print_plan
+from support.plan_steps import step_families
 
 # An inverted residual of MobileNetV3: expanded, depthwise, squeezed and excited, projected.
 INVERTED = """%0 = Parameter.1() {element_type=f32, shape=["N", 24, 14, 14]} "x"
@@ -65,16 +66,12 @@ def plan_of(text: str, precision: str = "f32") -> Plan:
     return lower(graph, generic_target("avx512"), options)[0]
 
 
-def families(plan: Plan) -> list[str]:
-    return [s.spec.family for s in plan.kernel_steps()]
-
-
 def test_an_inverted_residual_is_four_steps() -> None:
     """Activations and the residual sum are epilogues; what is squeezed scales its image in the
     same step, over the memory of the image. The last step turns the result for the caller."""
     plan = plan_of(INVERTED)
     expected = ["gemm", "conv", "squeeze_excite", "gemm", "elementwise"]
-    assert families(plan) == expected, print_plan(plan)
+    assert step_families(plan) == expected, print_plan(plan)
     (region,) = plan.regions
     scaled = region.buffers[region.steps[2].buffers[-1]]
     assert scaled.alias_of == region.steps[1].buffers[-1]
@@ -110,7 +107,7 @@ def test_few_channels_are_read_where_they_lie() -> None:
     ids=["all", "reduced"],
 )
 def test_a_chain_with_broadcasts_is_one_kernel(end: str, family: str) -> None:
-    assert families(plan_of(HARD_SWISH + end)) == [family]
+    assert step_families(plan_of(HARD_SWISH + end)) == [family]
 
 
 RMS = """%0 = Parameter.1() {element_type=f32, shape=["N", "S", 40]} "x"
@@ -128,7 +125,7 @@ RMS = """%0 = Parameter.1() {element_type=f32, shape=["N", "S", 40]} "x"
 
 
 def test_rms_normalisation_is_one_kernel() -> None:
-    assert families(plan_of(RMS)) == ["norm"]
+    assert step_families(plan_of(RMS)) == ["norm"]
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from irc_compiler.plan.text import print_plan
+from support.plan_steps import step_families
 
 TABLE = np.random.default_rng(0).integers(-9, 10, (50, 8)).astype(np.float32)
 
@@ -117,10 +118,6 @@ def agree(net: irc.CompiledModel, data: bytes, **feeds: np.ndarray) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def families(net: irc.CompiledModel) -> list[str]:
-    return [s.spec.family for s in net.plan.kernel_steps()]
-
-
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 
 
@@ -130,7 +127,9 @@ def test_bags_of_one_size_are_an_axis(tmp_path: Any, loop: str, reduction: str) 
     rows = "B" if loop is COUNTED else "4"
     data = model(f"int64[{rows}, 3] x", FLAT["bags"], loop, REDUCE=reduction, SKIP="ones")
     net = compiled(tmp_path, data)
-    assert not net.plan.host_steps() and families(net) == ["gather", "reduce"], print_plan(net.plan)
+    assert not net.plan.host_steps() and step_families(net.plan) == ["gather", "reduce"], (
+        print_plan(net.plan)
+    )
     for bags in (4,) if loop is LISTED else (1, 4, 33):
         agree(net, data, x=np.random.default_rng(bags).integers(0, 50, (bags, 3)))
 
@@ -144,7 +143,7 @@ def test_bags_of_any_size_are_added_up(
     data = model("int64[N] x, int64[4] o", FLAT["flat"], loop, REDUCE=reduction, SKIP="ones")
     net = compiled(tmp_path, data)
     assert not net.plan.host_steps(), print_plan(net.plan)
-    assert "gather_scatter" in families(net), print_plan(net.plan)
+    assert "gather_scatter" in step_families(net.plan), print_plan(net.plan)
     agree(net, data, x=np.random.default_rng(1).integers(0, 50, 12), o=np.array(offsets))
 
 

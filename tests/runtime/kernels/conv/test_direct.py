@@ -19,7 +19,7 @@ from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.gemm import pack
-from support.kernels.harness import ISAS, Sizes, run, same_bits, strides_of, target_of
+from support.kernels.harness import ISAS, Sizes, memory_strides, run, same_bits, target_of
 
 F32 = DType.f32
 
@@ -45,15 +45,6 @@ class Case:
     dynamic: bool = False
     winograd: int = 0
     compute_dtype: DType | None = None
-
-
-def memory_strides(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
-    """Strides (batch, channel, spatial...) of channels-last or channels-first memory."""
-    if not last:
-        return strides_of(shape)
-    order = (0, *range(2, len(shape)), 1)
-    steps = strides_of([shape[i] for i in order])
-    return tuple(steps[order.index(i)] for i in range(len(shape)))
 
 
 def lay_out(array: np.ndarray, last: bool) -> np.ndarray:

@@ -22,9 +22,9 @@ from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import pack
 from irc_compiler.runtime.kernels.kernel_table import generate
-from support.kernels.harness import ISAS, Sizes, run, target_of
+from support.kernels.harness import ISAS, Sizes, memory_strides, run, target_of
 
-from tests.runtime.kernels.conv.test_direct import CASES, Case, lay_out, memory_strides, random_case
+from tests.runtime.kernels.conv.test_direct import CASES, Case, lay_out, random_case
 
 U8, I8, I16, I32, F32 = DType.u8, DType.i8, DType.i16, DType.i32, DType.f32
 each_isa = pytest.mark.parametrize("isa", ISAS)

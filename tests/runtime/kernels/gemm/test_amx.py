@@ -16,7 +16,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate
-from irc_compiler.runtime.kernels.gemm.tiling import choose
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
 from support.kernels import amx_emulation, amx_trap
 from support.kernels.harness import (
     AMX,
@@ -57,7 +57,7 @@ def sapphire_rapids() -> Target:
 @tiled
 @each_kind
 @pytest.mark.parametrize("m", [1, 16, 17, 31, 33, 37, 65])
-def test_rows_around_the_tile(kind: str, m: int) -> None:
+def test_amx_gemm_of_rows_around_the_tile(kind: str, m: int) -> None:
     """Static and dynamic; full steps of K are read in place, others are copied."""
     for n in (17, 70) if m < 64 else (33,):
         for k in (128, 131):
@@ -71,7 +71,7 @@ def test_rows_around_the_tile(kind: str, m: int) -> None:
 @tiled
 @copied
 @pytest.mark.parametrize("n", [2, 16, 17, 31, 33, 48, 64, 65, 101])
-def test_columns_around_the_tile(kind: str, n: int) -> None:
+def test_amx_gemm_of_columns_around_the_tile(kind: str, n: int) -> None:
     for m in (5, 20):
         check(Case(m, 67, n, b="packed" if n % 2 else "rows", **KINDS[kind]), ISA, workers=2)
 
@@ -79,7 +79,7 @@ def test_columns_around_the_tile(kind: str, n: int) -> None:
 @tiled
 @copied
 @pytest.mark.parametrize("k", [0, 1, 3, 31, 32, 33, 63, 64, 65, 129])
-def test_depths_around_a_step(kind: str, k: int) -> None:
+def test_amx_gemm_of_depths_around_a_step(kind: str, k: int) -> None:
     layouts = ["packed", "rows", "columns", "gaps"]
     check(Case(18, k, 40, b=layouts[k % 4], a=["rows", "columns"][k % 2], **KINDS[kind]), ISA)
 
@@ -89,7 +89,7 @@ def test_depths_around_a_step(kind: str, k: int) -> None:
 @pytest.mark.parametrize("left", ["rows", "columns", "gaps"])
 @pytest.mark.parametrize("right", ["packed", "rows", "columns"])
 @copied
-def test_layouts_and_batches(kind: str, left: str, right: str) -> None:
+def test_amx_gemm_of_layouts_and_batches(kind: str, left: str, right: str) -> None:
     for dynamic in ("", "mnkqabc"):
         case = Case(19, 70, 35, batch=(2, 3), a=left, b=right, dynamic=dynamic, **KINDS[kind])
         check(dataclasses.replace(case, b_once=right == "packed"), ISA, workers=3)
@@ -97,7 +97,7 @@ def test_layouts_and_batches(kind: str, left: str, right: str) -> None:
 
 @tiled
 @pytest.mark.parametrize("m, k, dynamic", [(64, 128, ""), (64, 128, "m"), (80, 1024, "")])
-def test_rows_that_do_not_begin_with_a_line_are_copied(m: int, k: int, dynamic: str) -> None:
+def test_amx_gemm_copies_rows_that_do_not_begin_with_a_line(m: int, k: int, dynamic: str) -> None:
     """To scratch, first of all; those that do are read where they lie. The numbers are the same."""
     spec, (a, b), dims, _, expected = make(
         Case(m, k, 96, dtype=U8, b_dtype=I8, dynamic=dynamic), ISA
@@ -120,7 +120,7 @@ def test_rows_that_do_not_begin_with_a_line_are_copied(m: int, k: int, dynamic: 
 
 
 @tiled
-def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel() -> None:
+def test_amx_gemm_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel() -> None:
     """numerics.md, for sizes that end within a step of K and within a block."""
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((70, 403)), rng.standard_normal((403, 75))
@@ -134,7 +134,7 @@ def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel() -> None:
 
 
 @tiled
-def test_a_row_of_nan_or_infinity_stays_alone() -> None:
+def test_amx_gemm_keeps_nan_and_infinity_in_their_row() -> None:
     """Neither rows of one tile nor the padding of K and of rows mix."""
     a, b = np.ones((21, 37)), np.ones((37, 40))
     a[3, 36], a[20, 0] = np.nan, np.inf
@@ -155,12 +155,12 @@ def test_a_row_of_nan_or_infinity_stays_alone() -> None:
     ],
     ids=str,
 )
-def test_code_for_a_machine_with_tiles(case: Case, instruction: str) -> None:
+def test_amx_gemm_assembly_uses_tiles(case: Case, instruction: str) -> None:
     """Tile registers are named and never spilled; every factor loaded serves all its products, or,
     of six sums, two are loaded again."""
     target = sapphire_rapids()
     spec = make(case, "plain", target)[0]
-    tiling = choose(spec, target)
+    tiling = choose_tiling(spec, target)
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     assert assembly.count("ldtilecfg") == assembly.count("tilerelease") == 1
     assert re.search(rf"{instruction}\s+%tmm\d, %tmm\d, %tmm\d", assembly)
@@ -182,74 +182,79 @@ def test_code_for_a_machine_with_tiles(case: Case, instruction: str) -> None:
 
 
 @pytest.mark.skipif("avx512" not in ISAS, reason="not run: this machine has no AVX-512")
-def test_machines_without_tiles_use_none() -> None:
+def test_choose_tiling_uses_no_tiles_without_amx() -> None:
     for feature in ("amx-tile", "amx-bf16"):
         target = sapphire_rapids()
         left = tuple(f for f in target.cpu_features if f != feature)
         target = dataclasses.replace(target, cpu_features=left)
         spec = make(Case(32, 64, 64, compute_dtype=BF16), "plain", target)[0]
-        assert not choose(spec, target).tile
-    assert choose(make(Case(32, 64, 64, dtype=U8, b_dtype=I8), "plain", target)[0], target).tile
+        assert not choose_tiling(spec, target).tile
+    assert choose_tiling(
+        make(Case(32, 64, 64, dtype=U8, b_dtype=I8), "plain", target)[0], target
+    ).tile
 
 
 @tiled
-def test_blocks_stay_where_they_are_meant_to() -> None:
+def test_choose_amx_tiling_keeps_blocks_in_their_caches() -> None:
     """A block of A in half of L2; sums wait for another block of K only where it would not fit."""
     target = sapphire_rapids()
     for m, k, n in ((64, 768, 3072), (1024, 1024, 1024), (2048, 2048, 2048), (256, 9000, 64)):
-        t = choose(make(Case(m, k, n, compute_dtype=BF16), "plain", target)[0], target)
+        t = choose_tiling(make(Case(m, k, n, compute_dtype=BF16), "plain", target)[0], target)
         assert t.blocked == (k == 9000) and (k == 9000 or t.kc == k // 2)
         assert t.kc % 16 == 0 and t.mc * t.strip * 4 <= target.l2 // 2 + (64 << 10) and t.mc <= 8
-    assert choose(make(Case(256, 1024, 64, compute_dtype=BF16), "plain", target)[0], target).mc == 6
+    assert (
+        choose_tiling(make(Case(256, 1024, 64, compute_dtype=BF16), "plain", target)[0], target).mc
+        == 6
+    )
 
 
 @pytest.mark.slow
 @tiled
 @each_kind
 @pytest.mark.parametrize("m", [48, 64, 80, 96, 112, 128, 160])
-def test_rows_of_three_registers(kind: str, m: int) -> None:
+def test_amx_gemm_of_rows_of_three_registers(kind: str, m: int) -> None:
     """Where rows are whole registers and K is too deep for L1: tiles of three, and one or two of
     two. Read where they lie, copied, on parts of them."""
     cells = 2 if kind in ("f32", "bf16") else 4
     for k in (208 * cells, 200 * cells + 1):
         case = Case(m, k, 70, epilogue="relu" if m % 3 else "none", **KINDS[kind])
-        t = choose(make(case, ISA)[0], target_of(ISA))
+        t = choose_tiling(make(case, ISA)[0], target_of(ISA))
         twos = {48: 0, 64: 2, 80: 1, 96: 0, 112: 2, 128: 1, 160: 2}[m]
         assert t.heights == ((48,) if not twos else (32,) if m == 64 else (48, 32))
         assert t.in_place == (kind in ("bf16", "u8") and k % 2 == 0)
         check(case, ISA, workers=1 + m // 16 % 4)
         check(dataclasses.replace(case, m=m + 1), ISA, at="start")
-    shallow = choose(make(Case(96, 192 * cells, 70, **KINDS[kind]), ISA)[0], target_of(ISA))
+    shallow = choose_tiling(make(Case(96, 192 * cells, 70, **KINDS[kind]), ISA)[0], target_of(ISA))
     assert shallow.heights == (32,)
 
 
 @tiled
 @pytest.mark.parametrize("k, n, tiles", [(64, 256, 4), (128, 512, 2), (64, 64, 8), (256, 512, 8)])
-def test_blocks_of_little_depth_have_short_rows(k: int, n: int, tiles: int) -> None:
+def test_choose_amx_tiling_shortens_blocks_of_little_depth(k: int, n: int, tiles: int) -> None:
     """So that what an epilogue reads and writes is near: 64 KiB of it, in two tiles at least."""
     target = sapphire_rapids()
     spec = make(Case(32 * 96, k, n, compute_dtype=BF16), "plain", target)[0]
     narrow = dataclasses.replace(spec, out=dataclasses.replace(spec.out, dtype=BF16))
-    assert choose(narrow, target).mc == tiles
+    assert choose_tiling(narrow, target).mc == tiles
     streamed = dataclasses.replace(narrow, epilogue_operands=(narrow.out,))
-    assert choose(streamed, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
+    assert choose_tiling(streamed, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
 
 
 @pytest.mark.slow
 @tiled
 @copied
 @pytest.mark.parametrize("k", [600, 9000])
-def test_blocks_of_depth(kind: str, k: int) -> None:
+def test_amx_gemm_of_blocks_of_depth(kind: str, k: int) -> None:
     """One block and several, whose sums wait; the last step of the last one is not whole."""
     for m, n, b in ((70, 70, "packed"), (37, 33, "rows")):
         case = Case(m, k + 1, n, b=b, epilogue="relu", **KINDS[kind])
-        t = choose(make(case, ISA)[0], target_of(ISA))
+        t = choose_tiling(make(case, ISA)[0], target_of(ISA))
         assert t.blocked == (k == 9000)
         for dynamic in ("", "mnkabc") if m == 70 else ("", "m"):
             check(dataclasses.replace(case, dynamic=dynamic), ISA, workers=2)
 
 
-def test_the_emulation_finds_faults() -> None:
+def test_amx_emulation_finds_faults() -> None:
     """It would be worth nothing if it took everything."""
     area = np.zeros(64, np.uint8)
     wrong = {
@@ -273,7 +278,7 @@ def test_the_emulation_finds_faults() -> None:
 @tiled
 @each_kind
 @pytest.mark.parametrize("m, k, n", [(1, 768, 96), (37, 301, 75), (64, 1024, 200), (112, 1024, 75)])
-def test_tiles_themselves(kind: str, m: int, k: int, n: int) -> None:
+def test_amx_tiles_are_caught_and_emulated(kind: str, m: int, k: int, n: int) -> None:
     """What the machine code gives (caught where there is no AMX) is what the text with calls of the
     emulation gives, in bits."""
     caught = sum(amx_trap.counted.values())

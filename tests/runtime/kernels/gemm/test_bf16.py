@@ -22,7 +22,7 @@ from irc_compiler.plan.packing.panel_params import (
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
-from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling, tile_rows
 from support.kernels.harness import ISAS, TILED, compile_spec, run, same_bits, target_of
 from support.kernels.products import Case, check, check_bits, make, product
 
@@ -46,7 +46,7 @@ def rounding_product(left: np.ndarray, right: np.ndarray, isa: str, **case: obje
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(8))
-def test_random_products_of_integers_are_exact(isa: str, number: int) -> None:
+def test_bf16_gemm_of_random_integers_is_exact(isa: str, number: int) -> None:
     rng = random.Random(f"bf16 {isa} {number}")
     chosen = {name: rng.choice(options) for name, options in OPTIONS.items()}
     chosen["dtype"] = rng.choice([DType.f32, DType.f32, DType.f32, BF16])
@@ -57,7 +57,7 @@ def test_random_products_of_integers_are_exact(isa: str, number: int) -> None:
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("a, b", [("rows", "columns"), ("columns", "gaps"), ("gaps", "rows")])
-def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> None:
+def test_bf16_gemm_of_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> None:
     """One kernel whose sizes are read at run time computes them all."""
     for k in (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65):
         for n in (1, 15, 17, 32):
@@ -66,7 +66,7 @@ def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> Non
 
 @pytest.mark.slow
 @each_isa
-def test_every_size_around_the_register_tile(isa: str) -> None:
+def test_bf16_gemm_of_every_size_around_the_register_tile(isa: str) -> None:
     nr, mr = panel_width(target_of(isa), 32), tile_rows(target_of(isa), 2)
     for n in (1, nr - 1, nr, nr + 1, 2 * nr + 3):
         for m in (1, 2, mr - 1, mr, mr + 1, 2 * mr + 1):
@@ -80,7 +80,7 @@ def test_every_size_around_the_register_tile(isa: str) -> None:
 @each_isa
 @pytest.mark.parametrize("dynamic", ["", "mnkqabc"])
 @pytest.mark.parametrize("zero", ["m", "k", "n", "batch"])
-def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
+def test_bf16_gemm_of_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     sizes = {"m": 3, "k": 5, "n": 17, **({zero: 0} if zero != "batch" else {})}
     batch = (0,) if zero == "batch" else (2,)
     check(Case(**sizes, batch=batch, b="rows", dynamic=dynamic, compute_dtype=BF16), isa)
@@ -88,7 +88,7 @@ def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
 
 @each_isa
 @pytest.mark.parametrize("k, n, b", [(64, 32, "packed"), (2001, 40, "columns"), (2001, 1, "rows")])
-def test_factors_are_rounded_and_sums_are_not(isa: str, k: int, n: int, b: str) -> None:
+def test_bf16_gemm_rounds_operands_and_not_sums(isa: str, k: int, n: int, b: str) -> None:
     """numerics.md: at most 5 units of 2**-24 * sum |a||b| from the product of rounded factors."""
     rng = np.random.default_rng(k + n)
     x, y = rng.standard_normal((20, k)), rng.standard_normal((k, n))
@@ -107,7 +107,7 @@ TIES = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1 - 2**-8, 3.3895e38, 3.4
 @pytest.mark.parametrize(
     "n, b", [(1, "rows"), (1, "gaps"), (35, "packed"), (35, "columns"), (35, "rows")]
 )
-def test_ties_denormals_and_infinities(isa: str, b: str, n: int) -> None:
+def test_bf16_gemm_of_ties_denormals_and_infinities(isa: str, b: str, n: int) -> None:
     """Each number times 1, as left and as right factor: nearest even, denormals zero, NaN NaN."""
     with np.errstate(over="ignore"):
         column = np.array(TIES, np.float32)[:, None]
@@ -124,7 +124,7 @@ def test_ties_denormals_and_infinities(isa: str, b: str, n: int) -> None:
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("n, dynamic", [(1, ""), (1, "mnkabc"), (35, ""), (35, "mnkabc")])
-def test_denormal_products_and_sums_are_zero(isa: str, n: int, dynamic: str) -> None:
+def test_bf16_gemm_flushes_denormal_products_and_sums(isa: str, n: int, dynamic: str) -> None:
     """2**-140 as a product, 2**-127 as a sum; the epilogue keeps denormals (bf16 holds 2**-130)."""
     a = np.array([[2.0**-70, 0], [1.5 * 2.0**-126, -(2.0**-126)], [2.0**-126, 2.0**-126]])
     b = np.repeat(np.array([[2.0**-70], [1]]), n, axis=1)
@@ -143,7 +143,7 @@ def test_denormal_products_and_sums_are_zero(isa: str, n: int, dynamic: str) -> 
 
 @pytest.mark.slow
 @each_isa
-def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) -> None:
+def test_bf16_gemm_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) -> None:
     rng = np.random.default_rng(11)
     check_bits(
         rng.standard_normal((37, 301)), rng.standard_normal((301, 75)), isa, compute_dtype=BF16
@@ -154,18 +154,18 @@ def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) ->
 @each_isa
 @pytest.mark.parametrize("b", ["packed", "columns", "rows"])
 @pytest.mark.parametrize("k", [600, 601])
-def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, k: int) -> None:
+def test_bf16_gemm_resumes_the_chain_in_each_block_of_k(isa: str, b: str, k: int) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.standard_normal((37, k)), rng.standard_normal((k, 75))
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
-    tiling = choose(make(Case(37, k, 75, b=b, compute_dtype=BF16), isa)[0], small)
+    tiling = choose_tiling(make(Case(37, k, 75, b=b, compute_dtype=BF16), isa)[0], small)
     assert tiling.blocked and tiling.kc * tiling.kr < 300
     found = rounding_product(x, y, isa, b=b, target=small)
     assert same_bits(found, rounding_product(x, y, isa, b=b))
 
 
 @each_isa
-def test_padding_does_not_mix_in(isa: str) -> None:
+def test_bf16_gemm_ignores_padding(isa: str) -> None:
     """An odd K leaves half a cell empty: infinities in its other half stay what they are."""
     a, b = np.ones((3, 5)), np.ones((5, 19))
     a[1, 4], b[4, 7] = np.inf, -np.inf
@@ -179,7 +179,7 @@ def test_padding_does_not_mix_in(isa: str) -> None:
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (64, 31), (2, 3, 7, 40)])
-def test_pack_and_unpack_pairs(shape: tuple[int, ...], transposed: bool) -> None:
+def test_bf16_pack_and_unpack_pairs(shape: tuple[int, ...], transposed: bool) -> None:
     array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     constant = PlanConstant(0, BF16, shape, PackedB(32, 2), transposed, rounds=True)
     packed = pack(array, constant)
@@ -198,7 +198,7 @@ def test_pack_and_unpack_pairs(shape: tuple[int, ...], transposed: bool) -> None
 
 
 @pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")
-def test_the_unit_is_used_where_there_is_one_and_only_there() -> None:
+def test_bf16_gemm_uses_the_unit_exactly_where_there_is_one() -> None:
     target = target_of("avx512")
     without = tuple(
         f for f in target.cpu_features if f != "avx512bf16" and not f.startswith("amx-")
@@ -219,7 +219,7 @@ def test_the_unit_is_used_where_there_is_one_and_only_there() -> None:
 
 
 @pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")
-def test_emulation_on_wide_vectors() -> None:
+def test_bf16_gemm_without_the_unit_on_wide_vectors() -> None:
     """AVX-512 without the unit gives what the unit gives, up to the order of two additions."""
     target = target_of("avx512")
     machine = dataclasses.replace(
@@ -233,7 +233,7 @@ def test_emulation_on_wide_vectors() -> None:
 
 
 @each_isa
-def test_a_residual_may_be_overwritten(isa: str) -> None:
+def test_bf16_gemm_may_overwrite_a_residual(isa: str) -> None:
     from support.kernels.harness import guard_copy
 
     case = Case(29, 31, 40, b="rows", epilogue="residual", dynamic="mnkabc", compute_dtype=BF16)

@@ -221,7 +221,7 @@ COVER_BYTES = functools.cache(lambda kind: pairwise(VECTORS.index(kind), OF_BYTE
 @pytest.mark.slow
 @pytest.mark.parametrize("alike", ALIKE)
 @pytest.mark.parametrize("isa", ISAS)
-def test_every_pair_of_choices(isa: str, alike: str) -> None:
+def test_gemm_of_every_pair_of_choices(isa: str, alike: str) -> None:
     for choice in COVER(isa, alike):
         check(isa, choice)
 
@@ -229,7 +229,7 @@ def test_every_pair_of_choices(isa: str, alike: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("kind", VECTORS)
-def test_every_pair_of_choices_of_bytes(kind: str, part: int) -> None:
+def test_int8_gemm_of_every_pair_of_choices(kind: str, part: int) -> None:
     for choice in COVER_BYTES(kind)[part::2]:
         check_bytes(kind, choice)
 
@@ -248,7 +248,7 @@ def meeting(rows: Sequence[Choice], axes: Mapping[str, list]) -> bool:
     }
 
 
-def test_every_pair_is_among_them() -> None:
+def test_cover_holds_every_pair() -> None:
     """Of all that a product may be: sizes around the tile, transposes, factors of both signs."""
     assert set(SIZES) == {"0", "1", "tile-1", "tile", "tile+1", "prime"}
     assert list(map(str, FACTORS)) == ["0.0", "-0.0", "1.0", "-0.5", "0.25"]
@@ -261,13 +261,15 @@ def test_every_pair_is_among_them() -> None:
 
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("isa", ISAS)
-def test_every_combination(isa: str, type_: str, request: pytest.FixtureRequest) -> None:
+def test_gemm_of_every_combination(isa: str, type_: str, request: pytest.FixtureRequest) -> None:
     check_everything(request, f"{isa}, {type_}", lambda c: check(isa, c | {"type": type_}))
 
 
 @pytest.mark.parametrize("type_", BYTES)
 @pytest.mark.parametrize("kind", VECTORS)
-def test_every_combination_of_bytes(kind: str, type_: str, request: pytest.FixtureRequest) -> None:
+def test_int8_gemm_of_every_combination(
+    kind: str, type_: str, request: pytest.FixtureRequest
+) -> None:
     check_everything(request, f"{kind}, {type_}", lambda c: check_bytes(kind, c | {"type": type_}))
 
 

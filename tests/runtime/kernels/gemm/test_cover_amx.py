@@ -11,7 +11,7 @@ import functools
 
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.runtime.kernels.gemm.tiling import choose
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
 from support.kernels.harness import AMX, HAS_AMX, TILED, target_of
 from support.kernels.products import make
 
@@ -43,20 +43,20 @@ COVER = functools.cache(lambda which: pairwise(7, OF_FLOATS if which == "floats"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_every_pair_of_choices_of_floats(part: int) -> None:
+def test_amx_gemm_of_every_pair_of_choices(part: int) -> None:
     for choice in COVER("floats")[part::4]:
         check_product(ISA, choice, *FLOATS[str(choice["type"])], (SIDE, WIDTH, WIDTH))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_every_pair_of_choices_of_bytes(part: int) -> None:
+def test_amx_int8_gemm_of_every_pair_of_choices(part: int) -> None:
     for choice in COVER("bytes")[part::4]:
         check_bytes(ISA, choice, OF_FOUR)
 
 
 @pytest.mark.parametrize("type_", [*FLOATS, *BYTES])
-def test_every_combination(type_: str, request: pytest.FixtureRequest) -> None:
+def test_amx_gemm_of_every_combination(type_: str, request: pytest.FixtureRequest) -> None:
     def check_one(choice: Choice) -> None:
         if type_ in FLOATS:
             check_product(ISA, choice, *FLOATS[type_], (SIDE, WIDTH, WIDTH))
@@ -66,10 +66,10 @@ def test_every_combination(type_: str, request: pytest.FixtureRequest) -> None:
     check_everything(request, f"tiles, {type_}", check_one)
 
 
-def test_they_go_through_tiles_and_every_pair_is_among_them() -> None:
+def test_amx_cover_uses_tiles_and_holds_every_pair() -> None:
     for which, axes in (("floats", OF_FLOATS), ("bytes", OF_BYTES)):
         assert meeting(COVER(which), axes) and len(COVER(which)) < 80
     for choice in COVER("bytes"):
         case = bytes_case(choice, OF_FOUR)
         if case.n != 1:
-            assert choose(make(case, ISA)[0], target_of(ISA)).tile == "llvm.x86.tdpbusd"
+            assert choose_tiling(make(case, ISA)[0], target_of(ISA)).tile == "llvm.x86.tdpbusd"

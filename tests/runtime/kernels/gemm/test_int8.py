@@ -26,7 +26,7 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
-from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling, tile_rows
 from support.kernels import harness
 from support.kernels.harness import (
     ISAS,
@@ -61,7 +61,7 @@ TYPES = [(a, b) for a in (U8, I8) for b in (U8, I8)]
 @pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("number", range(8))
-def test_random_products_are_exact(isa: str, number: int) -> None:
+def test_int8_gemm_of_random_operands_is_exact(isa: str, number: int) -> None:
     rng = random.Random(f"bytes {isa} {number}")
     chosen = {name: rng.choice(options) for name, options in OPTIONS.items()}
     chosen["dtype"], chosen["b_dtype"] = TYPES[number % 4]
@@ -84,7 +84,7 @@ CHOICES = [
 @pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("a, b, a_zero_point, b_zero_point", CHOICES)
-def test_all_zero_points(
+def test_int8_gemm_of_all_zero_points(
     isa: str, a: DType, b: DType, a_zero_point: str, b_zero_point: str
 ) -> None:
     """Of packed constants, known sizes: A is read in place, or copied where its type is i8."""
@@ -98,7 +98,7 @@ def test_all_zero_points(
 @pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("a, b", [("rows", "columns"), ("columns", "gaps"), ("gaps", "rows")])
-def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> None:
+def test_int8_gemm_of_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> None:
     """One kernel whose sizes are read at run time computes them all."""
     zeros = {"a_zero_point": "each", "b_zero_point": "each"}
     for k in (1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 127, 130):
@@ -109,7 +109,7 @@ def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> Non
 
 @pytest.mark.slow
 @each_kind
-def test_every_size_around_the_register_tile(isa: str) -> None:
+def test_int8_gemm_of_every_size_around_the_register_tile(isa: str) -> None:
     target = target_of(isa)
     nr, mr = panel_width(target, 32), tile_rows(target, 2)
     for n in (1, nr - 1, nr, nr + 1, 2 * nr + 3):
@@ -120,7 +120,7 @@ def test_every_size_around_the_register_tile(isa: str) -> None:
 
 
 @each_kind
-def test_rows_of_run_time_over_a_packed_constant(isa: str) -> None:
+def test_int8_gemm_of_dynamic_rows_and_a_packed_constant(isa: str) -> None:
     """K is known and whole cells: full tiles read A in place, the rest a copy of it."""
     mr = tile_rows(target_of(isa), 2)
     for m in (0, 1, mr - 1, mr, mr + 1, 2 * mr + 1, 3 * mr):
@@ -132,7 +132,7 @@ def test_rows_of_run_time_over_a_packed_constant(isa: str) -> None:
 @each_kind
 @pytest.mark.parametrize("zero, dynamic", [("m", ""), ("k", ""), ("n", "mnkqabc"), ("k", "mnkqabc"),
                                            ("batch", "mnkqabc")])  # fmt: skip
-def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
+def test_int8_gemm_of_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     sizes = {"m": 3, "k": 5, "n": 17, **({zero: 0} if zero != "batch" else {})}
     batch = (0,) if zero == "batch" else (2,)
     case = Case(**sizes, batch=batch, b="rows", dynamic=dynamic, dtype=I8, b_dtype=U8)
@@ -141,7 +141,7 @@ def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
 
 @each_kind
 @pytest.mark.parametrize("a, b", [(255, -128), (255, 127)])
-def test_no_sum_saturates_and_long_ones_wrap(isa: str, a: int, b: int) -> None:
+def test_int8_gemm_sums_do_not_saturate_and_wrap(isa: str, a: int, b: int) -> None:
     k = 70_000
     left, right = np.full((2, k), a, np.uint8), np.full((k, 20), b, np.int8)
     packed = packed_layout(k, 20, I8, target_of(isa))
@@ -158,7 +158,9 @@ def test_no_sum_saturates_and_long_ones_wrap(isa: str, a: int, b: int) -> None:
 @each_kind
 @pytest.mark.parametrize("b", ["packed", "columns", "rows"])
 @pytest.mark.parametrize("zeros", [("each", "one"), ("one", "each")], ids=str)
-def test_blocks_of_k_keep_their_terms(isa: str, b: str, zeros: tuple[str, str]) -> None:
+def test_int8_gemm_keeps_its_terms_in_each_block_of_k(
+    isa: str, b: str, zeros: tuple[str, str]
+) -> None:
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
     a_zero_point, b_zero_point = zeros
     for a_type, b_type in TYPES[::3] if b == "rows" else TYPES[1:3]:
@@ -173,7 +175,7 @@ def test_blocks_of_k_keep_their_terms(isa: str, b: str, zeros: tuple[str, str]) 
             b_zero_point=b_zero_point,
         )
         spec, inputs, dims, out, expected = make(case, isa)
-        tiling = choose(spec, small)
+        tiling = choose_tiling(spec, small)
         assert tiling.blocked and tiling.kc * tiling.kr < 700 and tiling.mc < 3
         found = unwritten(out.shape, expected.dtype)
         status = Compiled(spec, small)([*map(guard_copy, inputs), found], dims, workers=2)
@@ -195,7 +197,7 @@ def requantising(columns: bool) -> Program:
 @each_kind
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("m, dynamic", [(20, ""), (20, "mnkabc")])
-def test_requantised(isa: str, columns: bool, m: int, dynamic: str) -> None:
+def test_int8_gemm_requantizes(isa: str, columns: bool, m: int, dynamic: str) -> None:
     case = Case(m, 64, 45, dtype=U8, b_dtype=I8, a_zero_point="one", dynamic=dynamic)
     spec, inputs, dims, out, _ = make(dataclasses.replace(case, epilogue="none"), isa)
     program = requantising(columns)
@@ -222,7 +224,7 @@ def sums_of(case: Case, isa: str) -> np.ndarray:
 
 @each_kind
 @pytest.mark.parametrize("m, dynamic", [(20, ""), (29, "mnkabc")])
-def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
+def test_int8_gemm_may_overwrite_a_residual(isa: str, m: int, dynamic: str) -> None:
     """Zero points stand between the operands and the extras."""
     case = Case(m, 30, 40, b="rows", epilogue="residual", dynamic=dynamic, dtype=I8)
     case = dataclasses.replace(case, a_zero_point="each", b_zero_point="each")
@@ -238,7 +240,9 @@ def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
 @pytest.mark.parametrize("dtype", [U8, I8])
 @pytest.mark.parametrize("kr", [1, 2, 4])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (64, 31), (2, 3, 7, 40)])
-def test_pack_and_unpack(shape: tuple[int, ...], kr: int, dtype: DType, transposed: bool) -> None:
+def test_int8_pack_and_unpack(
+    shape: tuple[int, ...], kr: int, dtype: DType, transposed: bool
+) -> None:
     rng = np.random.default_rng(1)
     array = rng.integers(int(dtype.min), int(dtype.max), shape, dtype.numpy, endpoint=True)
     constant = PlanConstant(0, dtype, shape, PackedB(32, kr, column_sums=True), transposed)
@@ -264,7 +268,7 @@ UNIT = {"avx512": "vpdpbusd", "avx2": "vpdpbusd", "plain": "pmaddwd"}
 
 
 @each_kind
-def test_the_unit_is_used_where_there_is_one_and_only_there(isa: str) -> None:
+def test_int8_gemm_uses_the_unit_exactly_where_there_is_one(isa: str) -> None:
     target = target_of(isa)
     spec = make(Case(28, 16, 40, b="rows", dtype=U8, b_dtype=I8), isa)[0]
     assembly = emit_assembly(generate(spec, target, "k").text, target)
@@ -283,7 +287,7 @@ def test_the_unit_is_used_where_there_is_one_and_only_there(isa: str) -> None:
     reason="not run: this machine has no AVX512-VNNI, whose short form stands in for AVX-VNNI",
 )
 @pytest.mark.parametrize("a, b, a_zero_point, b_zero_point", CHOICES)
-def test_the_unit_of_avx2(
+def test_int8_gemm_on_the_unit_of_avx2(
     a: DType, b: DType, a_zero_point: str, b_zero_point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Text for AVX-VNNI on a machine that may only have the same instruction of AVX-512: LLVM
@@ -306,7 +310,7 @@ def test_the_unit_of_avx2(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_code_for_neon() -> None:
+def test_int8_gemm_assembly_for_neon() -> None:
     """No machine here runs it; LLVM generates it."""
     target = generic_target("neon")
     assert packed_layout(16, 20, U8, target) == PackedB(16, 1, column_sums=True)

@@ -23,7 +23,7 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
-from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling, tile_rows
 from support.kernels.harness import (
     ISAS,
     Compiled,
@@ -73,7 +73,7 @@ each_isa = pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(12))
-def test_random_products_are_exact(isa: str, number: int) -> None:
+def test_gemm_of_random_integers_is_exact(isa: str, number: int) -> None:
     rng = random.Random(f"{isa} {number}")
     case = random_case(rng, isa)
     check(case, isa, workers=rng.choice([1, 1, 2, 3, 5]), at=rng.choice(["start", "end"]))
@@ -81,7 +81,7 @@ def test_random_products_are_exact(isa: str, number: int) -> None:
 
 @pytest.mark.slow
 @each_isa
-def test_every_size_around_the_register_tile(isa: str) -> None:
+def test_gemm_of_every_size_around_the_register_tile(isa: str) -> None:
     """One kernel whose sizes are read at run time computes them all."""
     nr, mr = panel_width(target_of(isa), 32), tile_rows(target_of(isa), 2)
     for n in (1, 2, nr // 2, nr - 1, nr, nr + 1, 2 * nr + 3):
@@ -93,7 +93,7 @@ def test_every_size_around_the_register_tile(isa: str) -> None:
 
 @each_isa
 @pytest.mark.parametrize("m, n", [(1, 70), (2, 33), (5, 16), (14, 64), (15, 7), (29, 65)])
-def test_known_sizes(isa: str, m: int, n: int) -> None:
+def test_gemm_of_static_sizes(isa: str, m: int, n: int) -> None:
     check(Case(m, 37, n, epilogue="relu"), isa)
     check(Case(m, 37, n, epilogue="relu", b="rows"), isa)
 
@@ -101,7 +101,7 @@ def test_known_sizes(isa: str, m: int, n: int) -> None:
 @each_isa
 @pytest.mark.parametrize("dynamic", ["", "mnkqabc"])
 @pytest.mark.parametrize("zero", ["m", "k", "n", "batch"])
-def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
+def test_gemm_of_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     sizes = {"m": 3, "k": 5, "n": 17, **({zero: 0} if zero != "batch" else {})}
     batch = (0,) if zero == "batch" else (2,)
     check(Case(**sizes, batch=batch, b="rows", epilogue="relu", dynamic=dynamic), isa)
@@ -110,7 +110,7 @@ def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
 @each_isa
 @pytest.mark.parametrize("a", ["rows", "columns", "gaps"])
 @pytest.mark.parametrize("b", ["rows", "columns", "gaps"])
-def test_matrix_times_vector(isa: str, a: str, b: str) -> None:
+def test_gemm_of_a_matrix_and_a_vector(isa: str, a: str, b: str) -> None:
     """N = 1 has an order over K of its own, which no layout and no number of rows changes."""
     case = Case(9, 150, 1, a=a, b=b, epilogue="bias")
     check(case, isa, workers=3)
@@ -122,7 +122,7 @@ def test_matrix_times_vector(isa: str, a: str, b: str) -> None:
 
 
 @each_isa
-def test_bits_of_a_column_depend_on_neither_threads_nor_kind_of_kernel(isa: str) -> None:
+def test_gemv_bits_depend_on_neither_threads_nor_kind_of_kernel(isa: str) -> None:
     """K is long enough for every run of the order over K, and ends within one."""
     rng = np.random.default_rng(5)
     x, y = rng.standard_normal((37, 1501)), rng.standard_normal((1501, 1))
@@ -138,7 +138,7 @@ def floats() -> tuple[np.ndarray, np.ndarray]:
 
 
 @each_isa
-def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str, floats) -> None:
+def test_gemm_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str, floats) -> None:
     a, b = floats
     expected = check_bits(a, b, isa)
     batch = product(np.stack([a, a[::-1]]), np.stack([b, b]), isa)
@@ -150,7 +150,7 @@ def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str, fl
 @each_isa
 @pytest.mark.parametrize("dtype, unit", UNITS.items(), ids=str)
 @pytest.mark.parametrize("n", [1, 75])
-def test_bits_and_error_of_other_floats(isa: str, n: int, dtype: DType, unit: float) -> None:
+def test_gemm_bits_and_error_of_other_floats(isa: str, n: int, dtype: DType, unit: float) -> None:
     """numerics.md: f16 and bf16 sum in f32 and round once, f64 in itself; bits as those of f32."""
     rng, found = np.random.default_rng(3), list[np.ndarray]()
     a, b = (rng.standard_normal(s).astype(dtype.numpy) for s in ((37, 301), (301, n)))
@@ -168,7 +168,7 @@ def test_bits_and_error_of_other_floats(isa: str, n: int, dtype: DType, unit: fl
 @each_isa
 @pytest.mark.parametrize("dynamic", ["", "mnkabc"])
 @pytest.mark.parametrize("n", [1, 35])
-def test_denormals_are_kept(isa: str, n: int, dynamic: str) -> None:
+def test_gemm_keeps_denormals(isa: str, n: int, dynamic: str) -> None:
     """Those that a product makes, and those among the operands."""
     a = np.array([[2.0**-70, 0], [2.0**-140, 2.0**-140]])
     b = np.array([[2.0**-70], [1.0]]).repeat(n, 1)
@@ -179,11 +179,11 @@ def test_denormals_are_kept(isa: str, n: int, dynamic: str) -> None:
 
 @each_isa
 @pytest.mark.parametrize("b", ["packed", "columns"])
-def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, floats) -> None:
+def test_gemm_resumes_the_chain_in_each_block_of_k(isa: str, b: str, floats) -> None:
     x, y = floats
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
     case = Case(*x.shape, y.shape[1], b=b)
-    tiling = choose(make(case, isa)[0], small)
+    tiling = choose_tiling(make(case, isa)[0], small)
     assert tiling.blocked and tiling.kc < 150 and tiling.mc < 3
     assert same_bits(product(x, y, isa, b=b, target=small), product(x, y, isa, b=b))
 
@@ -191,12 +191,12 @@ def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, floats) -> None:
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dtype", [t for t in OPTIONS["dtype"][6:] if t.bits > 8], ids=str)
-def test_blocks_of_k_keep_every_type_exact(isa: str, dtype: DType) -> None:
+def test_gemm_of_blocks_of_k_is_exact_for_every_type(isa: str, dtype: DType) -> None:
     """Three blocks of K or more: sums wait between them in the accumulator's type."""
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
     case = Case(37, 600, 75, dtype=dtype, epilogue="residual")
     spec, inputs, dims, out, expected = make(case, isa)
-    tiling = choose(spec, small)
+    tiling = choose_tiling(spec, small)
     assert tiling.blocked and tiling.kc < 300
     found = unwritten(out.shape, expected.dtype)
     assert Compiled(spec, small)([*map(guard_copy, inputs), found], dims, workers=3) == (0, 0)
@@ -204,7 +204,7 @@ def test_blocks_of_k_keep_every_type_exact(isa: str, dtype: DType) -> None:
 
 
 @each_isa
-def test_error_on_random_data(isa: str) -> None:
+def test_gemm_error_on_random_data(isa: str) -> None:
     """numerics.md: at most 5 units of 2**-24 * sum |a||b|."""
     rng = np.random.default_rng(2)
     for n in (1, 40):
@@ -215,7 +215,7 @@ def test_error_on_random_data(isa: str) -> None:
 
 
 @each_isa
-def test_nan_and_infinity_stay_in_their_rows_and_columns(isa: str) -> None:
+def test_gemm_keeps_nan_and_infinity_in_their_rows_and_columns(isa: str) -> None:
     a, b = np.ones((5, 9)), np.ones((9, 19))
     a[1, 2], a[3, 4], b[5, 18] = np.nan, np.inf, -np.inf
     b[4, 0] = 0
@@ -227,7 +227,7 @@ def test_nan_and_infinity_stay_in_their_rows_and_columns(isa: str) -> None:
 
 @each_isa
 @pytest.mark.parametrize("dtype", [DType.i32, DType.u32, DType.i64, DType.u64])
-def test_integers_wrap(isa: str, dtype: DType) -> None:
+def test_gemm_of_integers_wraps(isa: str, dtype: DType) -> None:
     rng = np.random.default_rng(3)
     low, high = int(dtype.min), int(dtype.max)
     a = rng.integers(low, high, (7, 40), dtype.numpy, endpoint=True)
@@ -243,7 +243,7 @@ def test_integers_wrap(isa: str, dtype: DType) -> None:
 
 @each_isa
 @pytest.mark.parametrize("m, dynamic", [(20, ""), (15, "m"), (29, "mnkabc")])
-def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
+def test_gemm_may_overwrite_a_residual(isa: str, m: int, dynamic: str) -> None:
     """out and an extra may be one buffer: every element is read once, before it is written."""
     case = Case(m, 30, 40, b="rows", epilogue="residual", dynamic=dynamic)
     spec, inputs, dims, _, expected = make(case, isa)
@@ -268,14 +268,14 @@ def test_pack_and_unpack(shape: tuple[int, ...], transposed: bool) -> None:
     assert not padding.any()
 
 
-def test_constants_without_a_layout_stay_as_they_are() -> None:
+def test_pack_keeps_constants_without_a_layout() -> None:
     array = np.arange(6, dtype=np.int32).reshape(2, 3)
     constant = PlanConstant(0, DType.i32, (2, 3))
     assert pack(array, constant).tolist() == [0, 1, 2, 3, 4, 5]
     np.testing.assert_array_equal(unpack(pack(array, constant), constant), array)
 
 
-def test_tiles_fill_the_register_file() -> None:
+def test_tile_rows_fill_the_register_file() -> None:
     shapes = {isa: (tile_rows(t := generic_target(isa), v), panel_width(t, 32)) for isa, v in
               {"avx512": 2, "avx2": 2, "neon": 4, "plain": 2}.items()}  # fmt: skip
     assert shapes == {"avx512": (14, 32), "avx2": (6, 16), "neon": (6, 16), "plain": (5, 8)}
@@ -284,9 +284,9 @@ def test_tiles_fill_the_register_file() -> None:
     assert packed_layout(5, 2, DType.f16, generic_target("avx512")) == PackedB(32)
 
 
-def test_a_known_m_is_cut_evenly() -> None:
+def test_choose_tiling_cuts_a_static_m_evenly() -> None:
     target = generic_target("avx512")
-    heights = {m: choose(make(Case(m, 8, 64, b="rows"), "plain")[0], target).heights
+    heights = {m: choose_tiling(make(Case(m, 8, 64, b="rows"), "plain")[0], target).heights
                for m in (1, 14, 15, 64, 128)}  # fmt: skip
     assert heights == {1: (1,), 14: (14,), 15: (8, 7), 64: (13, 12), 128: (13, 12)}
 
@@ -302,7 +302,7 @@ def test_a_known_m_is_cut_evenly() -> None:
     ],
     ids=str,
 )
-def test_code_for_neon(changes: dict, word: str) -> None:
+def test_gemm_assembly_for_neon(changes: dict, word: str) -> None:
     """No machine here runs it; LLVM generates it, with its multiply-add on whole vectors."""
     spec = make(Case(8, 16, 20, b="rows", epilogue="relu", **changes), "plain")[0]
     assembly = emit_assembly(
@@ -311,7 +311,7 @@ def test_code_for_neon(changes: dict, word: str) -> None:
     assert len(re.findall(word, assembly)) >= 24
 
 
-def test_the_kernel_holds_no_name_of_the_model_and_is_a_pure_function() -> None:
+def test_generate_is_a_pure_function_without_names_of_the_model() -> None:
     spec = make(Case(20, 16, 20), "plain")[0]
     first, second = (generate(spec, target_of("plain"), "k7") for _ in range(2))
     assert first == second and "define i32 @k7(" in first.text

@@ -11,7 +11,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate
-from irc_compiler.runtime.kernels.gemm.tiling import choose
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
 from support.kernels.harness import ISAS, same_bits, target_of
 from support.kernels.products import Case, make, product
 
@@ -33,20 +33,20 @@ COPIES = {
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_the_left_operand_is_copied_where_that_pays(name: str) -> None:
+def test_choose_tiling_copies_the_left_operand_where_that_is_faster(name: str) -> None:
     case, copied = COPIES[name]
-    assert choose(make(case, "plain", WIDE)[0], WIDE).pack_a == copied
+    assert choose_tiling(make(case, "plain", WIDE)[0], WIDE).pack_a == copied
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_a_copy_of_the_left_operand_changes_no_bit(isa: str) -> None:
+def test_copied_left_operand_changes_no_bit(isa: str) -> None:
     """The same rows by a machine whose first cache has few ways, and by one that has many."""
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((37, 1024)), rng.standard_normal((1024, 150))
     spec, found = make(Case(37, 1024, 150), isa)[0], []
     for l1, copied in ((8 << 10, "rows"), (1 << 20, "no")):
         machine = dataclasses.replace(target_of(isa), l1=l1)
-        assert choose(spec, machine).pack_a == copied
+        assert choose_tiling(spec, machine).pack_a == copied
         found.append(product(a, b, isa, target=machine))
     assert same_bits(*found)
 
@@ -59,11 +59,11 @@ def prefetches(case: Case) -> int:
     return code(case).count("call void @llvm.prefetch")
 
 
-def test_tiles_fetch_the_next_panel_of_constants() -> None:
+def test_gemm_tiles_prefetch_the_next_panel_of_constants() -> None:
     """A line a step where several tiles share a panel, all of it where one alone reads it."""
-    tall = choose(make(Case(64, 300, 128), "plain", WIDE)[0], WIDE)
+    tall = choose_tiling(make(Case(64, 300, 128), "plain", WIDE)[0], WIDE)
     assert tall.fetch == 1 and not tall.streams
-    flat = choose(make(Case(1, 300, 128), "plain", WIDE)[0], WIDE)
+    flat = choose_tiling(make(Case(1, 300, 128), "plain", WIDE)[0], WIDE)
     assert flat.fetch == 2 and flat.streams
     assert prefetches(Case(64, 300, 128)) > 0 and prefetches(Case(1, 300, 128)) > 0
     assert prefetches(Case(64, 300, 128, b="rows")) == 0
@@ -82,14 +82,14 @@ def test_tiles_fetch_the_next_panel_of_constants() -> None:
         ("avx2", DType.u64, r"vpmuludq\s.*ymm"), ("neon", DType.i32, r"\bmla\s+v\d+\.4s"),
     ],
 )  # fmt: skip
-def test_integers_are_multiplied_by_vectors(isa: str, dtype: DType, word: str) -> None:
+def test_gemm_assembly_multiplies_integers_by_vectors(isa: str, dtype: DType, word: str) -> None:
     target = generic_target(isa)  # type: ignore[arg-type]
     spec = make(Case(12, 32, 64, dtype=dtype, b="rows"), "plain", target)[0]
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     assert len(re.findall(word, assembly)) >= 12
 
 
-def test_edges_are_masked() -> None:
+def test_gemm_assembly_masks_edges() -> None:
     """The last columns by masks, of a right operand that is not padded as well; whole vectors by
     none."""
     masks = r"call .*@llvm\.masked\.(load|store)"
@@ -105,7 +105,7 @@ def test_edges_are_masked() -> None:
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "plain"])
-def test_blocks_stay_in_the_second_cache(isa: str) -> None:
+def test_choose_tiling_keeps_blocks_in_the_second_cache(isa: str) -> None:
     """A block of A takes a third of it at most, partial sums that wait another third, a panel of B
     an eighth."""
     target = generic_target(isa)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_blocks_stay_in_the_second_cache(isa: str) -> None:
         for kind in ({}, {"dtype": DType.f64}, {"compute_dtype": DType.bf16}, {"dtype": DType.i8}):
             spec = make(Case(2, 64, 64, **kind), "plain", units)[0]
             spec = dataclasses.replace(spec, **dict(zip("mkn", sizes, strict=True)))
-            t, size = choose(spec, units), spec.acc.bits // 8
+            t, size = choose_tiling(spec, units), spec.acc.bits // 8
             assert t.mc * t.mr * t.kc * size <= target.l2 // 3
             assert t.kc * t.nr * size <= target.l2 // 8
             assert t.kc * t.kr >= min(sizes[1], 256)
@@ -125,7 +125,7 @@ def test_blocks_stay_in_the_second_cache(isa: str) -> None:
 @pytest.mark.parametrize(
     "isa, more, dynamic", [("avx512", "avx512fp16", ""), ("avx512", "", "m"), ("avx2", "", "")]
 )
-def test_f16_is_only_converted(isa: str, more: str, dynamic: str) -> None:
+def test_gemm_assembly_only_converts_f16(isa: str, more: str, dynamic: str) -> None:
     """By F16C's instruction, from f16 in memory, the packed constant too; sums are of f32 also
     where the machine could add halves."""
     target = generic_target(isa)  # type: ignore[arg-type]

@@ -167,3 +167,25 @@ def test_outputs_may_be_inputs(isa: str, n: int) -> None:
         written = [memory] if len(outs) == 1 else [other, memory]
         assert compile_spec(spec, isa)([memory, *written], (), 2) == (0, 0)
         assert all(same_bits(g.copy(), w) for g, w in zip(written, want, strict=True))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("n", [5, 300])
+@pytest.mark.parametrize("centre", [True, False])
+@pytest.mark.parametrize("outside", [True, False])
+def test_squares_that_overflow_are_summed_in_another_unit(
+    isa: str, n: int, centre: bool, outside: bool
+) -> None:
+    x = values((5, n), 3)
+    x[1] *= np.float32(1e22)
+    x[2] *= np.float32(1e36)
+    x[3] *= np.float32(1e-3)
+    x[4, 1] = np.inf
+    line = (Operand(F32, (n, 1)),)
+    identical = identity(F32)
+    spec = NormSpec((5, n), line, (), line, identical, identical, EPS, centre, True, outside)
+    found = run(spec, [x], [(5, n)], isa=isa).outs[0]
+    want = normalised(x[:4], centre, True, outside)
+    np.testing.assert_allclose(found[:4], want, rtol=1e-5, atol=1e-5)
+    assert np.isnan(found[4, 1])
+    assert np.isnan(found[4, 2:]).all() if centre else (found[4, 2:] == 0).all()

@@ -13,7 +13,7 @@ from irc_compiler.ir.scalar.builder import Builder
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import Window
 from irc_compiler.plan.specs.pooling import PoolSpec
-from support.kernels.harness import ISAS, Sizes, run, strides_of
+from support.kernels.harness import ISAS, Sizes, memory_strides, run
 
 F32 = DType.f32
 
@@ -32,14 +32,6 @@ class Case:
     dtype: DType = F32
     last: bool = True
     dynamic: bool = False
-
-
-def memory_strides(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
-    if not last:
-        return strides_of(shape)
-    order = (0, *range(2, len(shape)), 1)
-    steps = strides_of([shape[i] for i in order])
-    return tuple(steps[order.index(i)] for i in range(len(shape)))
 
 
 def check(case: Case, isa: str, workers: int = 1, at: str = "end", special: bool = False) -> None:

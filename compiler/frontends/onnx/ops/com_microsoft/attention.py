@@ -35,8 +35,8 @@ from ......ir.ops import (
     VariadicSplit,
 )
 from ......ir.ops.nn.normalize import LayerNorm
-from ..attention import split_heads
 from ..elementary import convert_value, size_of
+from ..nn.attention import split_heads
 from .quantized import integer_product, scale_product
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ......ir.graph import Value
 from ......ir.ops import Add, GroupNormalization, Multiply, Reshape, Sigmoid, Transpose
-from ..convolution import conv
 from ..elementary import convert_value, unsqueeze_value
-from ..pooling import max_pool
+from ..nn.convolution import conv
+from ..nn.pooling import max_pool
 from ..quantization import qlinear_conv
 from .elementary import fused_conv
 from .quantized import average_pool

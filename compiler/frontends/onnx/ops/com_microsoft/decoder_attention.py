@@ -23,8 +23,8 @@ from ......ir.ops import (
     Subtract,
     VariadicSplit,
 )
-from ..attention import split_heads
 from ..elementary import convert_value, size_of
+from ..nn.attention import split_heads
 from .attention import attend
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from ......ir.ops import (
     Swish,
     Transpose,
 )
-from ..convolution import conv
 from ..elementary import convert_value, flatten_value, sizes_of, unary
-from ..normalization import layer_normalization, mean_and_deviation
+from ..nn.convolution import conv
+from ..nn.normalization import layer_normalization, mean_and_deviation
 
 if TYPE_CHECKING:
     from ...import_context import ImportContext, Imported, ImportFunction

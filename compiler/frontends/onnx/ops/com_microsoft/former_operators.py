@@ -22,9 +22,9 @@ from ......ir.ops import (
 )
 from ..elementary import convert_value, unary
 from ..indexing import gather_nd
+from ..nn.sampling import grid_sample
 from ..padding import pad as onnx_pad
 from ..ranking import triangle
-from ..sampling import grid_sample
 
 if TYPE_CHECKING:
     from ...import_context import ImportContext, Imported, ImportFunction

@@ -37,8 +37,8 @@ from ......ir.ops import (
     Unsqueeze,
     VariadicSplit,
 )
-from ..attention import attend_grouped, split_heads
 from ..elementary import convert_value, size_of
+from ..nn.attention import attend_grouped, split_heads
 from .rotary import rotate
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from ......ir.ops import (
     Subtract,
 )
 from ..elementary import convert_value
-from ..pooling import add_average_pool
+from ..nn.pooling import add_average_pool
 from ..quantization import (
     add_quantize,
     dequantize_linear,

@@ -44,7 +44,7 @@ def parts(case: Case, isa: str, workers: int) -> list[np.ndarray]:
 
 @each_isa
 @pytest.mark.parametrize("name", CASES)
-def test_every_element_is_computed_by_one_worker(isa: str, name: str) -> None:
+def test_split_work_gives_every_element_to_one_worker(isa: str, name: str) -> None:
     """From its own scratch and nothing that another one wrote."""
     for workers in (1, 2, 3, 4, 7):
         assert np.all(sum(p.astype(int) for p in parts(CASES[name], isa, workers)) == 1)
@@ -52,7 +52,7 @@ def test_every_element_is_computed_by_one_worker(isa: str, name: str) -> None:
 
 @each_isa
 @pytest.mark.parametrize("name", CASES)
-def test_two_workers_do_half_each(isa: str, name: str) -> None:
+def test_split_work_between_two_workers(isa: str, name: str) -> None:
     """Few rows, a column and small matrices too: all threads read what memory holds."""
     case = CASES[name]
     for part in parts(case, isa, 2):
@@ -75,7 +75,7 @@ def test_two_workers_do_half_each(isa: str, name: str) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_the_grid_follows_work_and_bandwidth(
+def test_split_work_follows_work_and_bandwidth(
     case: Case, workers: int, grid: tuple[int, int]
 ) -> None:
     # Where loads are free; elsewhere many rows take tiles of 6 (test_gemm_pairs.py).

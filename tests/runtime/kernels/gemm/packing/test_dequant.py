@@ -129,7 +129,7 @@ def check(c: Case, isa: str, workers: int = 1, at: str = "end") -> None:
 @each_isa
 @each_type
 @pytest.mark.parametrize("zero", ["none", "one", "each"])
-def test_every_code_is_expanded(isa: str, dtype: DType, zero: str) -> None:
+def test_dequant_expands_every_code(isa: str, dtype: DType, zero: str) -> None:
     """One row of ones at a time: the product is the weights themselves."""
     c = Case(16, 16, 40, dtype, 8, zero)
     assert same_bits(multiply(c, np.eye(16, dtype=np.float32), isa) - np.float32(0.5),
@@ -176,7 +176,9 @@ def test_weights_stay_in_f32(isa: str, dtype: DType, has_offset: bool, scale: DT
     "k, n, group",
     [(64, 32, 32), (96, 70, 64), (100, 33, 32), (37, 5, 37), (37, 17, 1000), (300, 65, 128)],
 )
-def test_sizes_that_do_not_divide(isa: str, dtype: DType, k: int, n: int, group: int) -> None:
+def test_dequant_of_sizes_that_do_not_divide(
+    isa: str, dtype: DType, k: int, n: int, group: int
+) -> None:
     m = 1 + (k + n) % 17
     check(Case(m, k, n, dtype, group), isa, workers=m % 3 + 1, at="start" if m % 2 else "end")
 
@@ -185,13 +187,13 @@ def test_sizes_that_do_not_divide(isa: str, dtype: DType, k: int, n: int, group:
 @each_isa
 @pytest.mark.parametrize("scale", [DType.f16, DType.bf16], ids=str)
 @each_type
-def test_scales_of_half_the_bits_round_the_weights(isa: str, scale: DType, dtype: DType) -> None:
+def test_dequant_rounds_weights_to_f16_scales(isa: str, scale: DType, dtype: DType) -> None:
     check(Case(9, 70, 33, dtype, 32, scale=scale), isa)
 
 
 @each_isa
 @pytest.mark.parametrize("scales", [(1e-7, 1e-4), (-90, 90), (1, 500)])
-def test_half_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
+def test_dequant_of_f16_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
     """Weights that are denormal, of both signs, or infinite as f16."""
     c = Case(16, 16, 40, DType.u8, 8, scale=DType.f16, scales=scales)
     assert normal_scales(weights_of(c).scale) is (scales[0] == -90)
@@ -208,7 +210,7 @@ def test_half_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.f16, DType.bf16], ids=str)
-def test_splitting_rounds_to_nearest_even(dtype: DType) -> None:
+def test_dequant_split_rounds_to_nearest_even(dtype: DType) -> None:
     """Every difference of two bytes (and of their signs) times every scale of one binade."""
     q, count = (
         np.arange(-511, 512, dtype=np.float32)[:, None],
@@ -222,7 +224,7 @@ def test_splitting_rounds_to_nearest_even(dtype: DType) -> None:
 
 @each_isa
 @pytest.mark.parametrize("scales", [(1e-38, 1e-36), (-1e32, 1e32), (1e-30, 1e-29), (1e-3, 1e-2)])
-def test_scales_of_bf16_of_any_size(isa: str, scales: tuple[float, float]) -> None:
+def test_dequant_of_bf16_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
     """Weights that are denormal, tiny or huge."""
     c = Case(16, 16, 40, DType.u8, 8, scale=DType.bf16, scales=scales)
     assert normal_scales(weights_of(c).scale) is (1e-30 <= scales[0] < scales[1] < 1e30)
@@ -231,7 +233,7 @@ def test_scales_of_bf16_of_any_size(isa: str, scales: tuple[float, float]) -> No
 
 
 @each_isa
-def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) -> None:
+def test_dequant_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) -> None:
     whole = Case(40, 520, 75, DType.u4, 128)
     a = rows(whole)
     expected = multiply(whole, a, isa)
@@ -246,18 +248,18 @@ def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) ->
 
 @each_isa
 @each_type
-def test_transposed_weights(isa: str, dtype: DType) -> None:
+def test_dequant_of_transposed_weights(isa: str, dtype: DType) -> None:
     check(Case(20, 48, 37, dtype, 16, transposed=True), isa)
 
 
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("m, dynamic", [(1, True), (20, False)])
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
-def test_factors_rounded_to_bf16(isa: str, dtype: DType, m: int, dynamic: bool) -> None:
+def test_dequant_of_operands_rounded_to_bf16(isa: str, dtype: DType, m: int, dynamic: bool) -> None:
     check(Case(m, 77, 40, dtype, 32, compute_dtype=DType.bf16, dynamic=dynamic), isa)
 
 
-def test_packed_codes_take_their_bits() -> None:
+def test_packed_codes_have_the_size_of_their_bits() -> None:
     target = target_of(ISAS[0])
     for dtype, nbytes in ((DType.u4, 64 * 64 // 2), (DType.i8, 64 * 64)):
         layout = compressed_layout(64, 64, dtype, 32, target)
@@ -301,7 +303,7 @@ def spec_of(**changes: object) -> GemmSpec:
         {"compute_dtype": DType.f16},
     ],
 )
-def test_specs_that_would_mislead_the_kernel_are_refused(changes: dict) -> None:
+def test_verify_specs_rejects_wrong_compressed_weights(changes: dict) -> None:
     verify_specs([spec_of()], target_of("plain"))
     with pytest.raises(VerificationError):
         verify_specs([spec_of(**changes)], target_of("plain"))

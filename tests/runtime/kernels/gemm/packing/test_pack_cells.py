@@ -41,14 +41,14 @@ CASES = [
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_small_integers_are_exact(isa: str, case: Case) -> None:
+def test_cast_operands_of_small_integers_are_exact(isa: str, case: Case) -> None:
     for at in ("start", "end"):
         check(case, isa, workers=2, at=at)
 
 
 @pytest.mark.parametrize("isa", TILED)
 @pytest.mark.parametrize("case", [c for c in CASES if c.compute_dtype], ids=str)
-def test_tiles_of_amx(isa: str, case: Case) -> None:
+def test_cast_operands_on_amx_tiles(isa: str, case: Case) -> None:
     check(case, isa)
 
 
@@ -56,7 +56,7 @@ def test_tiles_of_amx(isa: str, case: Case) -> None:
 @each_isa
 @pytest.mark.parametrize("to", FLOATS, ids=str)
 @pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_what_rounds_rounds_as_a_conversion_does(isa: str, source: DType, to: DType) -> None:
+def test_cast_operands_round_as_a_conversion_does(isa: str, source: DType, to: DType) -> None:
     """Times the unit matrix, so that a product is its left operand, converted."""
     if source is to:
         return
@@ -83,7 +83,7 @@ def test_what_rounds_rounds_as_a_conversion_does(isa: str, source: DType, to: DT
 
 
 @each_isa
-def test_run_time_sizes_and_threads_give_the_same_bits(isa: str) -> None:
+def test_cast_operands_have_the_same_bits_for_dynamic_sizes_and_threads(isa: str) -> None:
     case = Case(31, 70, 50, a_from=DType.i32)
     rng = np.random.default_rng(3)
     a = rng.integers(-(1 << 31), 1 << 31, (31, 70), np.int64).astype(np.int32)
@@ -112,7 +112,7 @@ def test_run_time_sizes_and_threads_give_the_same_bits(isa: str) -> None:
     ],
     ids=str,
 )
-def test_misfits_are_refused(changes: dict[str, Any]) -> None:
+def test_verify_specs_rejects_wrong_casts(changes: dict[str, Any]) -> None:
     spec = make(CASES[0], "plain")[0]
     verify_specs([spec], target_of("plain"))
     with pytest.raises(VerificationError):

@@ -87,7 +87,7 @@ def check_split(case: Case, sizes: tuple[int, ...], isa: str, parts: str = "ac")
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", TYPES)
-def test_heads_are_read_and_written_where_they_lie(isa: str, name: str) -> None:
+def test_strided_axes_read_and_write_heads_in_place(isa: str, name: str) -> None:
     for number, sizes in enumerate((*HEADS, *ODD)):
         if sizes[4] * sizes[5] == 1 or (number + len(name)) % 3 == 0:
             continue
@@ -96,7 +96,7 @@ def test_heads_are_read_and_written_where_they_lie(isa: str, name: str) -> None:
 
 @pytest.mark.parametrize("isa", TILED)
 @pytest.mark.parametrize("name", ["bf16 factors", "u8"])
-def test_tiles_of_amx(isa: str, name: str) -> None:
+def test_strided_axes_on_amx_tiles(isa: str, name: str) -> None:
     for sizes in (HEADS[0], ODD[2]):
         check_split(TYPES[name], sizes, isa)
 
@@ -104,7 +104,7 @@ def test_tiles_of_amx(isa: str, name: str) -> None:
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("parts", ["a", "c", "ac"])
-def test_run_time_sizes_give_the_same_bits(isa: str, parts: str) -> None:
+def test_strided_axes_have_the_same_bits_for_dynamic_sizes(isa: str, parts: str) -> None:
     for sizes in (HEADS[0], HEADS[3], ODD[1]):
         fixed = check_split(TYPES["f32"], sizes, isa, parts)
         for dynamic in ("m", "mn"):
@@ -115,7 +115,7 @@ def test_run_time_sizes_give_the_same_bits(isa: str, parts: str) -> None:
 
 
 @each_isa
-def test_nothing_is_read_of_blocks_without_elements(isa: str) -> None:
+def test_strided_axes_read_nothing_of_blocks_without_elements(isa: str) -> None:
     for sizes in ((2, 0, 3, 16, 2, 8), (2, 3, 3, 16, 0, 8), (2, 3, 3, 16, 2, 0)):
         case = dataclasses.replace(TYPES["f32"], dynamic="mk", b="rows")
         spec, inputs, dims, expected = split(case, sizes, isa, "c")
@@ -141,13 +141,13 @@ def good() -> GemmSpec:
     ],
     ids=str,
 )
-def test_misfits_are_refused(changes: dict[str, Any]) -> None:
+def test_verify_specs_rejects_wrong_splits(changes: dict[str, Any]) -> None:
     verify_specs([good()], target_of("plain"))
     with pytest.raises(VerificationError):
         verify_specs([dataclasses.replace(good(), **changes)], target_of("plain"))
 
 
-def test_a_split_axis_has_a_stride_for_each_part() -> None:
+def test_split_axis_has_a_stride_for_each_part() -> None:
     spaces = verified_spaces(good())
     assert spaces[0] == (2, 5, 2, 16) and spaces[-1] == (2, 5, 3, 16)
     for name in ("a_m_split", "a_k_split", "out_m_split", "out_n_split"):

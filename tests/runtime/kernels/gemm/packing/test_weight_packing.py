@@ -85,7 +85,7 @@ CASES = [
 
 @pytest.mark.parametrize("pieces", [1 << 22, 900])
 @pytest.mark.parametrize(("shape", "layout", "dtype", "transposed"), CASES)
-def test_every_element_has_its_place(
+def test_pack_stores_every_element_at_its_position(
     shape: tuple[int, ...],
     layout: Layout,
     dtype: DType,
@@ -104,7 +104,7 @@ def test_every_element_has_its_place(
 
 
 @pytest.mark.parametrize("m", [2, 4])
-def test_transformed_filters_come_in_pieces(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pack_transforms_filters_piece_by_piece(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.random.default_rng(6).standard_normal((40, 9, 3, 3)).astype(np.float32)
     constant = PlanConstant(0, DType.f32, array.shape, PackedConv(32, winograd=m))
     whole = pack(array, constant, threads=1)

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from support.formulas import sigmoid, softmax
 from support.frontends.ml_models import compare, one_node
 from support.models.convnets import resnet
 from support.models.encoders import bert
@@ -168,19 +169,10 @@ def test_nodes(case: tuple[str, list[Any], list[str], dict[str, Any]]) -> None:
     compare(*one_node(op_type, inputs, outputs, domain=MS, **attributes), rtol=close, atol=close)
 
 
-def sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 def gelu(x: Any, *, tanh: bool = False) -> Any:
     if tanh:
         return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     return x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
-
-
-def softmax(x: Any) -> Any:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 X, Y, V, W = f(2, 3, 8), f(2, 3, 8), f(8), f(8, 5)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .....ir.dims import eq
-from .....ir.graph import Value
-from .....ir.ops import (
+from ......ir.dims import eq
+from ......ir.graph import Value
+from ......ir.ops import (
     DFT,
     IDFT,
     IRDFT,
@@ -24,11 +24,11 @@ from .....ir.ops import (
     Slice,
     Squeeze,
 )
-from .elementary import size_of, sizes_of
-from .reference import by_reference
+from ..elementary import size_of, sizes_of
+from ..reference import by_reference
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, ImportFunction
+    from ...import_context import ImportContext, ImportFunction
 
 
 def dft_attribute(n: ImportContext) -> Value:

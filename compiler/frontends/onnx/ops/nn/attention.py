@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .....ir.dims import Dim, eq
-from .....ir.dtype import DType
-from .....ir.graph import Value
-from .....ir.ops import (
+from ......ir.dims import Dim, eq
+from ......ir.dtype import DType
+from ......ir.graph import Value
+from ......ir.ops import (
     Add,
     Attention,
     Concat,
@@ -26,10 +26,10 @@ from .....ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from ..import_context import UseFunctionBody
+from ...import_context import UseFunctionBody
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, Imported, ImportFunction
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 _TYPES = (DType.f32, DType.f16, DType.bf16)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .....ir.graph import Value
-from .....ir.ops import (
+from ......ir.graph import Value
+from ......ir.ops import (
     Add,
     Broadcast,
     Concat,
@@ -25,10 +25,10 @@ from .....ir.ops import (
     Split,
     Transpose,
 )
-from .elementary import size_of, unsqueeze_value
+from ..elementary import size_of, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, Imported, ImportFunction
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 _DIRECTIONS = ("forward", "reverse", "bidirectional")
 # ONNX's names in lower case to ours, and the parameters each has by default (alpha, beta).

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .....ir.dtype import DType
-from .....ir.graph import Value
-from .....ir.ops import (
+from ......ir.dtype import DType
+from ......ir.graph import Value
+from ......ir.ops import (
     Add,
     Col2Im,
     Convert,
@@ -23,11 +23,11 @@ from .....ir.ops import (
     ROIAlign,
     ROIPooling,
 )
-from .elementary import convert_value, sizes_of
-from .reference import by_reference
+from ..elementary import convert_value, sizes_of
+from ..reference import by_reference
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, Imported, ImportFunction
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 _MODES = {"nearest": "nearest", "linear": "linear_onnx", "bilinear": "linear_onnx"}
 _PLACES = (

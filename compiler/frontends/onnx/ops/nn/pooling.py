@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .....ir.graph import Value
-from .....ir.ops import Abs, AvgPool, MaxPool, Multiply, Power, ReduceMax, ReduceMean, ReduceSum
+from ......ir.graph import Value
+from ......ir.ops import Abs, AvgPool, MaxPool, Multiply, Power, ReduceMax, ReduceMean, ReduceSum
+from ..reference import by_reference
 from .convolution import spatial_attributes
-from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, Imported, ImportFunction
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
 def max_pool(n: ImportContext) -> Imported:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .....ir.graph import Value
-from .....ir.ops import (
+from ......ir.graph import Value
+from ......ir.ops import (
     Add,
     Concat,
     Convolution,
@@ -16,10 +16,10 @@ from .....ir.ops import (
     Reshape,
     Slice,
 )
-from .elementary import reshaped_constant, sizes_of, unsqueeze_value
+from ..elementary import reshaped_constant, sizes_of, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, ImportFunction
+    from ...import_context import ImportContext, ImportFunction
 
 AUTO_PADS = {
     "NOTSET": "explicit",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .....ir.dtype import DType
-from .....ir.graph import Value
-from .....ir.ops import (
+from ......ir.dtype import DType
+from ......ir.graph import Value
+from ......ir.ops import (
     LRN,
     MVN,
     Add,
@@ -24,10 +24,10 @@ from .....ir.ops import (
     Sqrt,
     Subtract,
 )
-from .elementary import convert_value, unsqueeze_value
+from ..elementary import convert_value, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, Imported, ImportFunction
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
 def layer_normalization(n: ImportContext) -> Imported:

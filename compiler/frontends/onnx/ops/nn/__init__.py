@@ -1,0 +1,1 @@
+"""Importers of neural-network operations: windows, norms, attention, recurrent cells, spectra."""

@@ -1,0 +1,142 @@
+"""Quantize weights by rounding to nearest: int8 per channel; int8, int4 and nf4 by groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir.dtype import DType
+from ..ir.op import Array
+from .layers import Layer
+from .nf4 import NF4_TABLE
+from .plan import ActivationParams, QuantizedWeight
+
+_MAX_I8 = 127
+_MAX_BIAS_CODE = 2**31 - 1
+# The smallest group that a weight whose depth the wanted group does not divide is split into.
+_MIN_GROUP = 16
+# Shares of a group's range that a search of its limits tries.
+_CLIP_RATIOS = np.linspace(1.0, 0.6, 17, dtype=np.float32)
+
+
+def quantize_channels(
+    layer: Layer, weight: Array, activation: ActivationParams, bias: Array | None
+) -> QuantizedWeight:
+    """i8 codes from -127 to 127 with one scale per output channel and no zero point.
+
+    A scale is at least so large that the channel's bias has a code in 32 bits of the product of
+    both scales. bias: one element per channel, or None.
+    """
+    axes = tuple(axis for axis in range(weight.ndim) if axis not in layer.outputs)
+    scale = np.abs(weight).max(axis=axes, keepdims=True).astype(np.float64) / _MAX_I8
+    if bias is not None:
+        least = np.abs(bias.astype(np.float64)) / (activation.scale * (_MAX_BIAS_CODE // 2))
+        scale = np.maximum(scale, least.reshape(scale.shape))
+    scale = _nonzero(scale).astype(np.float32)
+    codes = np.clip(np.rint(weight / scale), -_MAX_I8, _MAX_I8).astype(np.int8)
+    return QuantizedWeight(codes, DType.i8, scale)
+
+
+def fit_group(depth: int, group: int) -> int:
+    """The group that a weight of that depth is split into: `group`, or its largest half, quarter
+    and so on that divides the depth; the depth itself where none of 16 or more does."""
+    if group <= 0 or group >= depth:
+        return depth
+    while depth % group and group > _MIN_GROUP:
+        group //= 2
+    return group if depth % group == 0 else depth
+
+
+def quantize_groups(
+    weight: Array, axis: int, group: int, kind: str, importance: Array | None = None
+) -> QuantizedWeight:
+    """A matrix whose codes share a scale by groups along `axis`. kind: int8 (i8 without zero
+    points), int4 (u4 with zero points) or nf4. importance: weights of the squared errors along
+    `axis`; where given, each group's range is the share of its own with the least error."""
+    group = fit_group(weight.shape[axis], group)
+    rows = weight if axis == 1 else weight.T
+    blocks = np.ascontiguousarray(rows).reshape(rows.shape[0], -1, group)
+    ratios = _CLIP_RATIOS[:1] if importance is None else _CLIP_RATIOS
+    cost = None if importance is None else importance.reshape(-1, group).astype(np.float32)
+    scale, zero, best = _grid(blocks, kind, 1.0), None, None
+    for ratio in ratios:
+        tried = _grid(blocks, kind, float(ratio))
+        if cost is None:
+            scale = tried
+            break
+        error = (cost * (_round_trip(blocks, kind, *tried) - blocks) ** 2).sum(axis=-1)
+        if best is None:
+            scale, best = tried, error
+            continue
+        better = error < best
+        best = np.where(better, error, best)
+        pairs = zip(tried, scale, strict=True)
+        scale = tuple(np.where(better[..., None], new, old) for new, old in pairs)
+    step, zero = scale
+    codes = encode(blocks, kind, step, zero)
+    return _assemble(codes, step, zero, kind, axis, group)
+
+
+def _grid(blocks: Array, kind: str, ratio: float) -> tuple[Array, Array]:
+    """Scales and zero points of blocks whose ranges are cut to a share, [rows, groups, 1] each."""
+    if kind == "int4":
+        low = np.minimum(blocks.min(axis=-1, keepdims=True), 0) * ratio
+        high = np.maximum(blocks.max(axis=-1, keepdims=True), 0) * ratio
+        step = _nonzero((high - low) / 15).astype(np.float32)
+        return step, np.clip(np.rint(-low / step), 0, 15)
+    most = np.abs(blocks).max(axis=-1, keepdims=True) * ratio
+    step = _nonzero(most / (_MAX_I8 if kind == "int8" else 1.0)).astype(np.float32)
+    return step, np.zeros_like(step)
+
+
+def encode(values: Array, kind: str, step: Array, zero: Array) -> Array:
+    """The nearest codes."""
+    if kind == "nf4":
+        middles = (NF4_TABLE[1:] + NF4_TABLE[:-1]) / 2
+        return np.searchsorted(middles, values / step).astype(np.uint8)
+    low, high = (0, 15) if kind == "int4" else (-_MAX_I8, _MAX_I8)
+    codes = np.clip(np.rint(values / step) + zero, low, high)
+    return codes.astype(np.uint8 if kind == "int4" else np.int8)
+
+
+def decode(codes: Array, kind: str, step: Array, zero: Array) -> Array:
+    """The real values of codes."""
+    if kind == "nf4":
+        return NF4_TABLE[codes] * step
+    return (codes.astype(np.float32) - zero) * step
+
+
+def _round_trip(values: Array, kind: str, step: Array, zero: Array) -> Array:
+    return decode(encode(values, kind, step, zero), kind, step, zero)
+
+
+def group_parameters(rows: Array, kind: str) -> tuple[Array, Array]:
+    """Scales and zero points of one group: `rows` is [rows, group], both results [rows, 1]."""
+    step, zero = _grid(rows[:, None, :], kind, 1.0)
+    return step[:, 0], zero[:, 0]
+
+
+def _assemble(
+    codes: Array, step: Array, zero: Array, kind: str, axis: int, group: int
+) -> QuantizedWeight:
+    """Codes [rows, groups, group] as a weight whose groups are along `axis`."""
+    rows = codes.shape[0]
+
+    def turn(array: Array) -> Array:
+        return np.ascontiguousarray(array if axis == 1 else array.T)
+
+    dtype = {"int8": DType.i8, "int4": DType.u4, "nf4": DType.nf4}[kind]
+    zeros = turn(zero.reshape(rows, -1).astype(np.uint8)) if kind == "int4" else None
+    scales = turn(step.reshape(rows, -1))
+    return QuantizedWeight(turn(codes.reshape(rows, -1)), dtype, scales, zeros, axis, group)
+
+
+def assemble_rows(
+    codes: Array, steps: Array, zeros: Array, kind: str, axis: int, group: int
+) -> QuantizedWeight:
+    """Codes [rows, depth] with parameters [rows, groups] as a weight."""
+    shape = (codes.shape[0], -1, group)
+    return _assemble(codes.reshape(shape), steps[..., None], zeros[..., None], kind, axis, group)
+
+
+def _nonzero(scale: Array) -> Array:
+    return np.where(scale > 1e-30, scale, 1.0)

@@ -1,0 +1,121 @@
+"""Choose the tiling of a product on tiles of AMX: heights, panels, and block sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from ....plan.specs.gemm import GemmSpec
+from ....plan.target import Target
+from ..emit.amx_registers import AMX_ROWS
+from .block_sizes import block_sizes, is_narrow
+from .tiling_params import Tiling
+
+_LINE_BYTES: Final = 64
+# Bytes of a cell.
+CELL_BYTES: Final = 4
+# Tiles of rows in a block, which the panels pass, and their rows
+# (docs/dev/tuning/amx-block-rows.md).
+_MAX_BLOCK_TILES: Final = 8
+_MAX_BLOCK_ROWS: Final = 288
+# Where K is at most so many steps, what the epilogue reads and writes is most of the traffic: a
+# block's rows of that take at most so many bytes, but two tiles.
+_MAX_SHORT_K_STEPS: Final = 4
+_MAX_EPILOGUE_BYTES: Final = 64 << 10
+
+
+def choose_amx_tiling(
+    t: Tiling, spec: GemmSpec, target: Target, intrinsic: str, heights: tuple[int, ...]
+) -> Tiling:
+    """The tiling of a product on tiles, from what vector registers would do; `heights`: a known M
+    cut evenly into tiles of at most 2 * SIDE rows, which stay where registers can't be full.
+
+    K is cut only where a block of A would take more than half of L2. Slices of a panel and a strip
+    that fit L1 are faster where weights are in L2, and slower in whole models, whose weights do not
+    (docs/dev/tuning/amx-k-depth.md).
+    """
+    full = _full_heights(t, spec, target)
+    heights = (2 * AMX_ROWS, AMX_ROWS) if t.guarded else full or heights
+    mr, few = heights[0], not t.guarded and heights[0] <= AMX_ROWS and spec.m == heights[0]
+    panels = 2 if few and isinstance(spec.n, int) and spec.n >= 2 * t.nr else 1
+    kc, blocked = t.kc, t.blocked
+    if spec.compressed is None:
+        kc, blocked = _depth(t, spec, target, mr)
+    whole = isinstance(spec.k, int) and spec.k % (AMX_ROWS * t.kr) == 0
+    exact = t.guarded or len(heights) == 1 or bool(full)
+    reads_in_place = whole and (t.pack_a == "no" or t.in_place) and exact
+    narrow = reads_in_place and not t.guarded and is_narrow(spec, t.nr)
+    tall = _tiles_in_block(spec, kc, mr)
+    mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, tall)
+    streams = mc == 1 and not t.guarded
+    lines = 4 * AMX_ROWS * t.nr // _LINE_BYTES
+    among = 1 if streams else _MAX_BLOCK_TILES if t.guarded else mc
+    return dataclasses.replace(
+        t,
+        tile=intrinsic,
+        heights=heights,
+        mr=mr,
+        panels=panels,
+        buffered=True,
+        kc=kc,
+        blocked=blocked,
+        mc=mc,
+        nc=max(nc, panels),
+        pack_a="no" if narrow else "rows",
+        in_place=reads_in_place and not narrow,
+        a_row=(-(-kc // AMX_ROWS) | 1) * AMX_ROWS,
+        fetch=0 if t.pack_b else -(-lines // among),
+        streams=streams,
+        unroll=1,
+    )
+
+
+def _full_heights(t: Tiling, spec: GemmSpec, target: Target) -> tuple[int, ...]:
+    """Heights of tiles that fill three registers, and two where that leaves a rest; else ().
+
+    Three take turns in one register, so M has to be whole registers. They read a panel fewer times
+    but load more (tiles.py): that pays where a panel and the strip of A that meets it do not fit L1
+    (docs/dev/tuning/amx-tile-rows.md).
+    """
+    if not isinstance(spec.m, int) or not isinstance(spec.k, int) or spec.compressed:
+        return ()
+    if CELL_BYTES * -(-spec.k // t.kr) * (t.nr + 2 * AMX_ROWS) <= target.l1:
+        return ()
+    registers, rest = divmod(spec.m, AMX_ROWS)
+    if rest or registers in (0, 1, 2, 4):
+        return ()
+    return (3 * AMX_ROWS, 2 * AMX_ROWS) if registers % 3 else (3 * AMX_ROWS,)
+
+
+def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
+    """Tiles of rows in a block, at most."""
+    most = min(_MAX_BLOCK_TILES, _MAX_BLOCK_ROWS // mr)
+    if (
+        not isinstance(spec.k, int)
+        or not isinstance(spec.n, int)
+        or kc > _MAX_SHORT_K_STEPS * AMX_ROWS
+    ):
+        return most
+    streamed = [o for o in (*spec.epilogue_operands, spec.out) if o.strides[-2] != 0]
+    row = sum(spec.n * o.dtype.bits // 8 for o in streamed)
+    return max(2, min(most, _MAX_EPILOGUE_BYTES // max(1, mr * row)))
+
+
+def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
+    """KC in cells, and whether K may take more than one block.
+
+    The tallest block of A that is KC deep takes half of L2, or, besides the sums that blocks of a a
+    dynamic K keep between blocks, a quarter.
+    """
+    cells = max(1, -(-spec.k // t.kr)) if isinstance(spec.k, int) else None
+    if cells is not None and isinstance(spec.m, int) and spec.m <= mr:
+        return cells, False
+    share = target.l2 // (2 if cells is not None else 4)
+    most = (
+        max(4, share // (CELL_BYTES * _MAX_BLOCK_TILES * min(mr, 2 * AMX_ROWS)) // AMX_ROWS)
+        * AMX_ROWS
+    )
+    if cells is None:
+        return most, True
+    blocks = -(-cells // most)
+    return (cells, False) if blocks == 1 else (-(-cells // blocks // AMX_ROWS) * AMX_ROWS, True)

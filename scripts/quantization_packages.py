@@ -1,0 +1,165 @@
+"""Compare irc's quantization with onnxruntime's on models that pip packages hold.
+
+    python scripts/quantization_packages.py FOLDER
+
+FOLDER holds the packages, at any depth: rapidocr-onnxruntime's recognizer and detector, magika.
+Data are lines of text drawn with Pillow, and files of this tree. The metric is the share of samples
+for which the quantized model gives the float model's answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import irc_compiler as irc
+import numpy as np
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_static,
+)
+from onnxruntime.quantization.shape_inference import quant_pre_process
+from PIL import Image, ImageDraw, ImageFont
+
+ROOT = Path(__file__).resolve().parents[1]
+CALIBRATION, TEST = 48, 64
+Array = np.ndarray[Any, Any]
+
+
+def text_lines(width: int, height: int) -> Array:
+    """Images of words of a page of the documentation, [N, 3, height, width] from -1 to 1."""
+    rng = np.random.default_rng(0)
+    words = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").split()
+    made: list[Array] = []
+    for _ in range(CALIBRATION + TEST):
+        paper = tuple(int(v) for v in rng.integers(180, 256, 3))
+        image = Image.new("RGB", (width, height), paper)
+        draw = ImageDraw.Draw(image)
+        for top in range(0, height - 40, 48):
+            ink = tuple(int(v) for v in rng.integers(0, 90, 3))
+            line = " ".join(rng.choice(words, 4))[:28]
+            font = ImageFont.load_default(int(rng.integers(22, 36)))
+            draw.text((4, top + int(rng.integers(2, 10))), line, fill=ink, font=font)
+        made.append((np.asarray(image, np.float32) / 127.5 - 1).transpose(2, 0, 1))
+    return np.stack(made)
+
+
+def file_contents() -> Array:
+    """The first and last 1024 bytes of files of this tree, as magika reads them; [N, 2048]."""
+    files = sorted(p for p in ROOT.rglob("*") if p.is_file() and ".git" not in p.parts)
+    np.random.default_rng(0).shuffle(files)
+    made: list[Array] = []
+    for path in files[: CALIBRATION + 4 * TEST]:
+        data = np.frombuffer(path.read_bytes(), np.uint8).astype(np.int32)
+        size = min(1024, len(data))
+        row = np.full(2048, 256, np.int32)
+        row[:size], row[2048 - size :] = data[:size], data[len(data) - size :]
+        made.append(row)
+    return np.stack(made)
+
+
+def decode(probabilities: Array) -> list[Any]:
+    """The labels of each line without repetitions and blanks."""
+    lines: list[Any] = []
+    for row in probabilities.argmax(axis=2):
+        kept = row[np.flatnonzero(np.diff(row, prepend=-1))]
+        lines.append(tuple(kept[kept != 0].tolist()))
+    return lines
+
+
+MODELS: dict[str, tuple[Callable[[], Array], Callable[[Array], list[Any]]]] = {
+    "ch_PP-OCRv4_rec_infer.onnx": (lambda: text_lines(320, 48), decode),
+    "ch_PP-OCRv4_det_infer.onnx": (
+        lambda: text_lines(160, 96),
+        lambda p: [(m > 0.3) for m in p[:, 0]],
+    ),
+    "standard_v3_3/model.onnx": (file_contents, lambda p: p.argmax(axis=1).tolist()),
+}
+
+
+def agreement(found: list[Any], wanted: list[Any]) -> float:
+    """The mean share of equal answers, of masks intersection over union."""
+    if isinstance(wanted[0], np.ndarray):
+        pairs = [(f & w, f | w) for f, w in zip(found, wanted, strict=True)]
+        return float(np.mean([both.sum() / max(1, one.sum()) for both, one in pairs]))
+    return float(np.mean([f == w for f, w in zip(found, wanted, strict=True)]))
+
+
+class Reader(CalibrationDataReader):
+    """Batches for onnxruntime.quantization."""
+
+    def __init__(self, batches: list[dict[str, Array]]) -> None:
+        self.left = list(batches)
+
+    def get_next(self) -> dict[str, Array] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.left.pop(0) if self.left else None
+
+
+def quantize_onnxruntime(source: Path, target: Path, batches: list[dict[str, Array]]) -> None:
+    """onnxruntime's static quantization of the preprocessed model."""
+    prepared = target.with_name("prepared.onnx")
+    quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
+    quantize_static(
+        str(prepared),
+        str(target),
+        Reader(batches),
+        quant_format=QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+
+
+def compare_model(name: str, source: Path) -> None:
+    """Print a row for each tool."""
+    make_data, read = MODELS[name]
+    data = make_data()
+    port = irc.read_model(source).inputs[0].name
+    batches = [{port: data[i : i + 8]} for i in range(0, CALIBRATION, 8)]
+    held = data[CALIBRATION:]
+    wanted = read(irc.compile_model(source)(held)[0])
+
+    def row(tool: str, model: Any, seconds: float) -> None:
+        net = irc.compile_model(model, num_threads=1)
+        share = agreement(read(net(held)[0]), wanted)
+        taken: list[float] = []
+        for _ in range(5):
+            start = time.perf_counter()
+            net(held[:8])
+            taken.append(time.perf_counter() - start)
+        spent = min(taken) * 1e3
+        print(f"{name:28} {tool:14} {share:9.3f} {spent:8.1f} {seconds:8.1f}", flush=True)
+
+    row("float", source, 0.0)
+    for method in ("minmax", "percentile", "mse"):
+        start = time.perf_counter()
+        made = irc.quantize(source, batches, calibrate=method)
+        row(f"irc {method}", made.to_onnx(), time.perf_counter() - start)
+    with tempfile.TemporaryDirectory() as folder:
+        target, start = Path(folder) / "peer.onnx", time.perf_counter()
+        quantize_onnxruntime(source, target, batches)
+        row("onnxruntime", target, time.perf_counter() - start)
+
+
+def main() -> None:
+    """Compare the tools on each model that is there."""
+    logging.disable(logging.WARNING)
+    print(f"{'model':28} {'tool':14} {'agreement':>9} {'ms of 8':>8} {'seconds':>8}")
+    files = sorted(Path(sys.argv[1]).rglob("*.onnx"))
+    for name in MODELS:
+        found = next((p for p in files if p.as_posix().endswith(f"/{name}")), None)
+        if found is None:
+            print(f"{name:28} not run: it is not in {sys.argv[1]}")
+        else:
+            compare_model(name, found)
+
+
+if __name__ == "__main__":
+    main()
