@@ -23,8 +23,6 @@ DATA = Path(__file__).parents[2] / "data" / "llm" / "logits.npz"
 @functools.cache
 def read_reference(case: str) -> tuple[list[int], np.ndarray, np.ndarray]:
     """(tokens, columns, logits at these columns) of transformers."""
-    if not DATA.exists():
-        pytest.skip("not run: needs logits.npz, which scripts/reference_logits.py writes")
     with np.load(DATA) as arrays:
         names = ("tokens", "columns", "logits")
         tokens, columns, logits = (arrays[f"{case}.{n}"] for n in names)
@@ -57,6 +55,11 @@ def run_tokens(model: LanguageModel, tokens: list[int]) -> tuple[Any, np.ndarray
 
 def check(model: LanguageModel, case: str) -> None:
     tokens, columns, wanted = read_reference(case)
+    if case == "phi3":  # its rotation of all tokens changes with the length: one run, no cache
+        net = irc.compile_model(model.model)
+        found = net(feed([tokens[:-1]]))["logits"][0]
+        assert np.abs(found[:, columns] - wanted).max() < 1e-4
+        return
     net, found = run_tokens(model, tokens)
     assert np.abs(found[:, columns] - wanted).max() < 1e-4
     assert found[len(PROMPT) - 1 :].argmax(-1).tolist() == tokens[len(PROMPT) :]
