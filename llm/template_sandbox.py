@@ -218,14 +218,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
             _charge(_size(left) + _size(right))
         return super().call_binop(context, operator, left, right)
 
-    def call(__self, context: Any, __object: Any, *args: Any, **named: Any) -> Any:
+    def call(__self, __context: Any, __object: Any, *args: Any, **named: Any) -> Any:
         owner, name = getattr(__object, "__self__", None), getattr(__object, "__name__", "")
         if not isinstance(owner, str | bytes | dict | list | tuple):
-            return _charge_value(super().call(context, __object, *args, **named))
+            return _charge_value(super().call(__context, __object, *args, **named))
         if name not in _METHODS:
             raise SecurityError(f"method {name!r} is not allowed in chat templates")
         if name == "replace":
             return _replace(owner, *args, **named)
         if name == "join":
             return _join(args[0], owner)
-        return _charge_value(super().call(context, __object, *args, **named))
+        return _charge_value(super().call(__context, __object, *args, **named))

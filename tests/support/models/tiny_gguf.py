@@ -13,9 +13,21 @@ from .tiny_language_models import CHAT_TEMPLATE, CONFIGS, make_tokenizer_json, m
 _NAMES = {"mistral": "llama", "gemma3_text": "gemma3"}
 
 
-def write_gguf(path: Path, case: str, kind: str = "F32") -> Path:
-    """One of the tiny decoders; `kind` is the type of its matrices."""
-    config = CONFIGS[case]
+# What llama.cpp does not read from the metadata, or applies at once: the scale of gemma's scores,
+# the rotation of gemma3's layers with a window, and phi3's factors for long texts.
+LLAMA_CPP_CHANGES: dict[str, dict[str, Any]] = {
+    "gemma2": {"query_pre_attn_scalar": 16},
+    "gemma3": {"query_pre_attn_scalar": 16, "rope_local_base_freq": 10000.0, "rope_theta": 50000.0},
+    "phi3": {"original_max_position_embeddings": 256, "max_position_embeddings": 512},
+}
+LLAMA_CPP_CASES = [c for c in CONFIGS if c != "mistral"]
+
+
+def write_gguf(
+    path: Path, case: str, kind: str = "F32", changes: dict[str, Any] | None = None
+) -> Path:
+    """One of the tiny decoders; `kind` is the type of its matrices, `changes` are to its config."""
+    config = {**CONFIGS[case], **(changes or {})}
     name = _NAMES.get(config["model_type"], config["model_type"])
     w = gguf.GGUFWriter(path, name)
     _add_sizes(w, config, name)

@@ -40,7 +40,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **_BASE, "model_type": "granite", "embedding_multiplier": 3.0, "residual_multiplier": 0.4,
         "attention_multiplier": 0.3, "logits_scaling": 2.0,
     },
-    "qwen2": {**_BASE, "model_type": "qwen2", "tie_word_embeddings": True},
+    "qwen2": {**_BASE, "model_type": "qwen2", "tie_word_embeddings": True, "head_dim": 8},
     "qwen3": {**_BASE, "model_type": "qwen3"},
     "gemma2": {
         **_BASE, **_GEMMA, "model_type": "gemma2", "attn_logit_softcapping": 5.0,
