@@ -37,7 +37,8 @@ class Decoder:
         max_memory: int | None = None,
         chunk: int = 512,
     ) -> None:
-        from ..api import CompiledModel, compile_model
+        from ..api import compile_model
+        from ..api.compiled_model import compile_with_options
         from ..compiler.model import Model as CutModel
         from ..compiler.model import Origin
         from ..compiler.options import Options
@@ -60,7 +61,7 @@ class Decoder:
         origin = Origin(lambda: cut_logits(read_again()), ())
         held = [CutModel(cut.graph, origin)]
         del cut
-        self.net = CompiledModel(held.pop, Options(), num_threads, max_memory=max_memory)
+        self.net = compile_with_options(held.pop, Options(), num_threads, max_memory=max_memory)
 
     def start(self, rows: int = 1) -> TokenCache:
         """An empty cache of this many rows."""

@@ -8,7 +8,7 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import pytest
-from irc_compiler.runtime.execution.region_instance import RegionInstance
+from irc_compiler.runtime.execution.region_instance import BoundRegion
 from support.models.tiny_decoder import decoder_model
 
 
@@ -35,7 +35,7 @@ def addresses(request: Any) -> list[int]:
 
 
 def test_both_caches_are_appended_to() -> None:
-    code = wide_net().session.codes[-1]
+    code = wide_net().session.regions.codes[-1]
     assert len(code.prefix_copies) == len(wide_net().plan.variables) == 2
 
 
@@ -60,13 +60,13 @@ def test_no_row_is_copied_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     step(request, 0, [[1] * 64])
     step(request, 64, [[2]])
     copied: list[int] = []
-    original = RegionInstance.walk
+    original = BoundRegion.walk
 
     def walk(self: Any) -> None:
-        copied.extend(int(self.dims[c.size]) for c in self.code.prefix_copies)
+        copied.extend(int(self.instance.dims[c.size]) for c in self.instance.code.prefix_copies)
         original(self)
 
-    monkeypatch.setattr(RegionInstance, "walk", walk)
+    monkeypatch.setattr(BoundRegion, "walk", walk)
     step(request, 65, [[3]])
     assert copied == [0, 0]
     copied.clear()
@@ -86,7 +86,7 @@ def test_a_run_that_fails_leaves_the_values_as_they_were(monkeypatch: pytest.Mon
 
     for rows in ([0], [0, 0]):
         with monkeypatch.context() as patch:
-            patch.setattr(RegionInstance, "walk", fail)
+            patch.setattr(BoundRegion, "walk", fail)
             with pytest.raises(KeyboardInterrupt):
                 step(request, 65, [[9]] * len(rows), rows)
         assert [s.state.shape for s in request.query_state()] == [(1, 4, 65, 128)] * 2
