@@ -90,7 +90,11 @@ def compile_model(
                 from ..compiler.user_extensions import register_extensions
 
                 if register_extensions(extensions):
-                    raise UsageError("a .irc is compiled: passes cannot change it", got="a pass")
+                    raise UsageError(
+                        "a .irc is compiled: passes cannot change it",
+                        got="a pass",
+                        expected="operations; passes go to read_model and compile_model",
+                    )
             return CompiledModel.load(
                 source,
                 precision=precision,

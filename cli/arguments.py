@@ -85,7 +85,12 @@ def load_extensions(name: str) -> list[Any]:
         else:
             module = importlib.import_module(name)
     except (ImportError, OSError, SyntaxError) as error:
-        raise UsageError("an extension cannot be imported", where=name, got=str(error)) from error
+        raise UsageError(
+            "an extension cannot be imported",
+            where=name,
+            got=str(error),
+            expected="a module's name, or the path of a .py file",
+        ) from error
     found = getattr(module, "EXTENSIONS", None)
     if not isinstance(found, list | tuple):
         raise UsageError(

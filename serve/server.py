@@ -23,7 +23,7 @@ from .repository import Repository
 from .rest.app import make_rest
 from .rest.connection import uvicorn_config
 from .settings import Endpoints, Settings
-from .worker_group import sharing_metrics
+from .workers.worker_group import sharing_metrics
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from .worker_group import WorkerGroup
+    from .workers.worker_group import WorkerGroup
 
 MIB = 1 << 20
 

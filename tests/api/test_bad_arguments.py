@@ -37,11 +37,11 @@ def test_compile_model(wrong: dict[str, Any]) -> None:
 
 
 def test_a_model_is_not_written_over_another_kind_of_file(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
+    path = tmp_path / "model.tflite"
     path.write_bytes(DIGITS.read_bytes())
     with pytest.raises(irc.Error, match="ending"):
-        irc.save_model(path, path)
-    assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
+        irc.save_model(DIGITS, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["model.tflite"]
     assert path.read_bytes() == DIGITS.read_bytes()
 
 

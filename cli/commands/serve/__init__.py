@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     configure = partial(configure_logs, args.log, args.verbose - args.quiet)
     configure()
     if args.workers > 1:
-        from ....serve.supervisor import run_workers
+        from ....serve.workers.supervisor import run_workers
 
         return run_workers(
             repository, settings, endpoints, args.workers, configure=configure, announce=announce

@@ -20,11 +20,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from ..ir.errors import UsageError
-from .logs import log
-from .repository import Repository
-from .server import Ports, open_socket, run
-from .settings import Endpoints, Settings
+from ...ir.errors import UsageError
+from ..logs import log
+from ..repository import Repository
+from ..server import Ports, open_socket, run
+from ..settings import Endpoints, Settings
 from .worker_group import WorkerGroup
 
 MAX_RESTART_SECONDS = 30.0  # between two starts of a worker that ends before it listens

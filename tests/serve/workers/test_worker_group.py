@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from irc_compiler.serve.worker_group import WorkerGroup, sharing_metrics
+from irc_compiler.serve.workers.worker_group import WorkerGroup, sharing_metrics
 from prometheus_client.core import Metric
 
 
