@@ -155,6 +155,8 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     rows: list[Row] = []
     shapes = options.shape.split(",") if options.shape else list(SHAPES)
+    if unknown := sorted(set(shapes) - set(SHAPES)):
+        parser.error(f"unknown shape {unknown[0]!r}; shapes: {', '.join(SHAPES)}")
     asked = [(s, n) for s in shapes for n in sizes]
     if options.cases:
         asked = [(case, 0) for case in CASES]
