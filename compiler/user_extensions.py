@@ -28,7 +28,7 @@ def register_extensions(extensions: Sequence[Any]) -> list[Pass]:
         if isinstance(each, type) and issubclass(each, Op):
             _check_name(each)
             operations.append(each)
-        elif callable(each) and not isinstance(each, type):
+        elif not isinstance(each, type) and callable(each):
             passes.append(_as_pass(each))
         else:
             raise UsageError(

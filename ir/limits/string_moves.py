@@ -57,8 +57,8 @@ def move_strings(
         part = np.reshape(table[start : start + array.size], array.shape)
         for block in iterate_blocks(array.shape):
             part[block] = array[block]
-        positions: Array = np.arange(start, start + array.size)
-        numbered.append(np.reshape(positions, array.shape))
+        positions = cast("Array", np.arange(start, start + array.size))
+        numbered.append(positions.reshape(array.shape))
         start += array.size
     return tuple(_pick(table, positions) for positions in evaluate(numbered))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, defs, helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, defs, helper
 
 from ....ir.dims import Dim
 from ....ir.dtype import DType
@@ -343,7 +343,7 @@ def _first_version(op_type: str) -> int:
 
 def _attribute(key: str, value: Any) -> Any:
     if isinstance(value, list | tuple) and not value:
-        return helper.make_attribute(key, [], attr_type=helper.AttributeProto.INTS)
+        return helper.make_attribute(key, [], attr_type=AttributeProto.INTS)
     if isinstance(value, GraphProto | TensorProto):
         return helper.make_attribute(key, value)
     return helper.make_attribute(key, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from os import PathLike, fspath
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import onnx
 from onnx import ModelProto, checker, defs
@@ -110,7 +110,8 @@ def check_model(proto: ModelProto, *, embedded: bool) -> None:
     if not embedded or not ranked:
         return
     try:
-        checker.check_model(proto, full_check=True)
+        check = cast("Any", checker).check_model
+        check(proto, full_check=True)
     except (checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
         raise UnsupportedOperationError(
             "ONNX's checker refuses what was written",

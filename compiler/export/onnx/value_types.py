@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from onnx import TypeProto
 
 from ....ir.dims import Dim
@@ -93,6 +95,6 @@ def add_port(
     ports: object, name: str, type_: Type, opset: int, where: str, *, sizes: bool = True
 ) -> None:
     """Add a ValueInfoProto to a graph's inputs or outputs."""
-    port = ports.add()  # type: ignore[attr-defined]
+    port = cast("Any", ports).add()
     port.name = name
     fill_type(port.type, type_, opset, where, sizes=sizes)

@@ -46,5 +46,5 @@ def _read(n: ImportContext, attribute: Attribute) -> Any:
         tuple[float, ...]: n.numbers,
         tuple[str, ...]: n.texts,
     }
-    found = readers[kind](name)
-    return tuple(found) if isinstance(found, list) else found
+    found: Any = readers[kind](name)
+    return (*found,) if isinstance(found, list) else found

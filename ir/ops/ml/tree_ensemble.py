@@ -58,8 +58,9 @@ class TreeEnsemble(Op):
         if x is None or splits is None or roots is None or leaves is None or not outputs[0].shape:
             return 0
         rows, trees = outputs[0].shape[0], roots.elements
-        assert isinstance(rows, int)
-        width = leaves.elements // max(leaves.shape[0], 1) if leaves.shape else 0
+        first = leaves.shape[0] if leaves.shape else 1
+        assert isinstance(rows, int) and isinstance(first, int)
+        width = leaves.elements // max(first, 1) if leaves.shape else 0
         step = min(rows, max(_MAX_PAIRS_PER_STEP // max(trees, 1), 1))
         copied = 0 if x.dtype is splits.dtype else x.elements * splits.dtype.numpy.itemsize
         # Nodes, values and ways of all pairs of a step; the leaves' targets and weights; sums.

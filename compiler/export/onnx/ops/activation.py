@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from .....ir.dtype import DType
 from .....ir.ops import Clamp, Elu, Gelu, LogSoftmax, Softmax, Softmax1
@@ -58,7 +59,8 @@ def _with_scalars(op_type: str, *names: str) -> ExportFunction:
         if any(k is None for k in known) or not n.takes(op_type, n.dtype(0)):
             return None
         values = [float(k.reshape(-1)[0]) for k in known if k is not None]
-        return n.add(op_type, n.input(0), **dict(zip(names, values, strict=True)))
+        attributes: dict[str, Any] = dict(zip(names, values, strict=True))
+        return n.add(op_type, n.input(0), **attributes)
 
     return export
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .....ir.dtype import DType
 from .....ir.ops import CumProd, CumSum, Divide, Einsum, Round
 from ..context import ExportContext, Exported, ExportFunction
@@ -120,7 +122,7 @@ def _accumulate(op_type: str) -> ExportFunction:
         axis = n.int_scalar(0) if n.optional(1) is None else n.flatten_scalar(1, DType.i64)
         if n.has(op_type) and not n.takes(op_type, n.dtype(0)):
             return None
-        attributes = {"exclusive": int(op.exclusive), "reverse": int(op.reverse)}
+        attributes: dict[str, Any] = {"exclusive": int(op.exclusive), "reverse": int(op.reverse)}
         return n.add(op_type, n.input(0), axis, **attributes)
 
     return export

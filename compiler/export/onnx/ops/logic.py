@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .....ir.dtype import DType
 from .....ir.ops import BitCast, Convert, ConvertE8M0, FakeConvert, IsInf
 from ...fill_defaults import is_rounded
@@ -65,7 +67,7 @@ def _is_inf(n: ExportContext) -> Exported:
     x = n.input(0)
     if not n.takes("IsInf", n.dtype(0)):
         x = n.cast(x, DType.f32)
-    attributes = {
+    attributes: dict[str, Any] = {
         "detect_negative": int(op.detect_negative),
         "detect_positive": int(op.detect_positive),
     }
@@ -85,7 +87,7 @@ def _fake_convert(n: ExportContext) -> Exported:
     value = n.add("Mul", n.input(0), n.input(1))
     shift = n.optional(2)
     value = value if shift is None else n.add("Sub", value, shift)
-    value = n.cast(n.cast(value, op.destination_type), dtype)
+    value = n.cast(n.cast(value, DType(op.destination_type)), dtype)
     value = value if shift is None else n.add("Add", value, shift)
     return n.add("Div", value, n.input(1))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .....ir.dims import eq
 from .....ir.dtype import DType
 from .....ir.ops import Gemm, MatMul, MatMulInteger
@@ -48,15 +50,15 @@ def _gemm(n: ExportContext) -> Exported:
     c = n.optional(2)
     if c is not None and not _broadcasts(n):
         return None
-    attributes = {"transA": int(op.transpose_a), "transB": int(op.transpose_b)}
+    attributes: dict[str, Any] = {"transA": int(op.transpose_a), "transB": int(op.transpose_b)}
     scales = {"alpha": op.alpha, "beta": op.beta}
+    attributes |= {k: v for k, v in scales.items() if v != 1}
     return n.add(
         "Gemm",
         n.input(0),
         n.input(1),
         c,
         **attributes,
-        **{k: v for k, v in scales.items() if v != 1},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .....ir.dims import eq
 from .....ir.ops import (
     LRN,
@@ -71,7 +73,7 @@ def _group_norm(n: ExportContext) -> Exported:
     are the channels of an InstanceNormalization."""
     op, rank = n.cast_op(GroupNormalization), n.rank(0)
     if n.opset >= 21:
-        attributes = {"num_groups": op.num_groups, "epsilon": op.epsilon}
+        attributes: dict[str, Any] = {"num_groups": op.num_groups, "epsilon": op.epsilon}
         return n.add("GroupNormalization", *n.names, **attributes)
     dtype = n.dtype(0)
     groups = n.add("Reshape", n.input(0), n.ints([0, op.num_groups, -1]))
@@ -90,7 +92,12 @@ def _lrn(n: ExportContext) -> Exported:
         return None
     if not n.takes("LRN", n.dtype(0)):
         return None
-    attributes = {"alpha": op.alpha, "beta": op.beta, "bias": op.bias, "size": op.size}
+    attributes: dict[str, Any] = {
+        "alpha": op.alpha,
+        "beta": op.beta,
+        "bias": op.bias,
+        "size": op.size,
+    }
     return n.add("LRN", n.input(0), **attributes)
 
 

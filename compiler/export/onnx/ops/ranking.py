@@ -88,7 +88,6 @@ def _unique(n: ExportContext) -> Exported:
     return [
         name if t in (None, DType.i64) else n.cast(name, t)
         for name, t in zip(found, types, strict=True)
-        if t is None or isinstance(t, DType)
     ]
 
 

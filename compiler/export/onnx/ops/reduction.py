@@ -9,12 +9,12 @@ from .....ir.types import normalize_axis
 from ..context import ExportContext, Exported, ExportFunction
 from .elementary import narrow_output
 
-_WIDE = dict.fromkeys((DType.i8, DType.u8, DType.i16, DType.u16), DType.i32)
+_WIDE: dict[DType, DType] = dict.fromkeys((DType.i8, DType.u8, DType.i16, DType.u16), DType.i32)
 
 
 def _reduce(op_type: str) -> ExportFunction:
     def export(n: ExportContext) -> Exported:
-        keep = bool(n.op.keep_dims)
+        keep = bool(getattr(n.op, "keep_dims", False))
         dtype = n.dtype(0)
         wide = dtype
         if not n.takes(op_type, dtype):
@@ -29,7 +29,7 @@ def _reduce_logical(op_type: str) -> ExportFunction:
     """Truth values as 0 and 1."""
 
     def export(n: ExportContext) -> Exported:
-        keep = bool(n.op.keep_dims)
+        keep = bool(getattr(n.op, "keep_dims", False))
         numbers = n.cast(n.input_as(0, DType.boolean), DType.i32)
         found = _over_axes(n, op_type, numbers, keep)
         return None if found is None else n.cast(found, DType.boolean)

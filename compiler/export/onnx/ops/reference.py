@@ -17,7 +17,10 @@ from ..value_types import data_type
 
 def _onnx_node(n: ExportContext) -> Exported:
     op = n.cast_op(OnnxNode)
-    versions = dict(text.rpartition("=")[::2] for text in op.opsets)
+    versions: dict[str, str] = {}
+    for text in op.opsets:
+        name, _, version = text.rpartition("=")
+        versions[name] = version
     model = n.writer.model
     domain = "" if op.domain in ("", "ai.onnx") else op.domain
     read = int(versions.get(op.domain, versions.get("ai.onnx", "1")))
@@ -61,7 +64,7 @@ def write_extension(n: ExportContext) -> Exported:
         value = getattr(n.op, attribute.name)
         if isinstance(value, DType):
             value = data_type(value, n.opset, n.where)
-        attributes[attribute.xml] = list(value) if isinstance(value, tuple) else value
+        attributes[attribute.xml] = [*value] if isinstance(value, tuple) else value
     return n.add_all(file_type(cls), n.names, n.op.output_count(), domain, **attributes)
 
 

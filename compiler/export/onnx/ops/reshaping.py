@@ -49,7 +49,7 @@ def _transpose(n: ExportContext) -> Exported:
 
 
 def _broadcast(n: ExportContext) -> Exported:
-    mode = str(n.op.mode).lower()
+    mode = str(getattr(n.op, "mode", "")).lower()
     x = n.input(0)
     if mode == "explicit" and n.optional(2) is not None:
         axes, shape, target = n.ints_of(2, "axes_mapping"), n.shape(0), n.shape(1)

@@ -186,7 +186,7 @@ def _roi_pooling(n: ExportContext) -> Exported:
 
 def _col2im(n: ExportContext) -> Exported:
     op = n.cast_op(Col2Im)
-    attributes = {
+    attributes: dict[str, Any] = {
         "strides": list(op.strides),
         "dilations": list(op.dilations),
         "pads": [*op.pads_begin, *op.pads_end],

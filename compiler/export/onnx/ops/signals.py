@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .....ir.dtype import DType
 from .....ir.ops import IDFT, STFT
 from .....ir.types import normalize_axis
@@ -32,7 +34,7 @@ def _size(n: ExportContext, i: int) -> str | None:
 def _transform(
     n: ExportContext, value: str, axis: int, size: str | None, inverse: int = 0, onesided: int = 0
 ) -> str:
-    flags = {"inverse": inverse, "onesided": onesided}
+    flags: dict[str, Any] = {"inverse": inverse, "onesided": onesided}
     if n.has_input("DFT", "axis"):
         return n.add("DFT", value, size, n.int_scalar(axis), **flags)
     return n.add("DFT", value, size, axis=axis, **flags)

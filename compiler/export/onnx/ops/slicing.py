@@ -71,7 +71,7 @@ def _reverse_sequence(n: ExportContext) -> Exported:
 
 
 def _pad(n: ExportContext) -> Exported:
-    mode = str(n.op.pad_mode).lower()
+    mode = str(getattr(n.op, "pad_mode", "")).lower()
     if mode == "symmetric":
         return _pad_symmetric(n)
     begin, end = n.known_ints(1), n.known_ints(2)

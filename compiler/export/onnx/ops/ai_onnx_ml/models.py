@@ -76,7 +76,9 @@ def _trees(n: ExportContext) -> Exported:
         return [int(v) for v in np.tile(values, columns)]
 
     def shift(values: Any, flags: Any) -> list[int]:
-        moved = [np.where(flags, values + c * leaves, values + c * total) for c in range(columns)]
+        moved: list[Any] = [
+            np.where(flags, values + c * leaves, values + c * total) for c in range(columns)
+        ]
         return [int(v) for v in np.concatenate(moved)]
 
     def tensor(values: Any, dtype: DType) -> Any:

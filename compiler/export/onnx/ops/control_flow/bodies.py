@@ -4,6 +4,7 @@ changes from one iteration to the next is passed."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from onnx import GraphProto
 
@@ -21,7 +22,7 @@ _NO_LIMIT = (1 << 63) - 1
 
 def _if(n: ExportContext) -> Exported:
     op = n.cast_op(If)
-    branches: dict[str, GraphProto] = {}
+    branches: dict[str, Any] = {}
     for name, body, inputs, outputs in (
         ("then_branch", op.then_body, op.then_inputs, op.then_outputs),
         ("else_branch", op.else_body, op.else_inputs, op.else_outputs),
