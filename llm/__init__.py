@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from .language_model import LanguageModel, ModelConfig, read_language_model
+from .language_model import LanguageModel, ModelConfig
+from .model_reader import read_language_model
 
 __all__ = ["LanguageModel", "ModelConfig", "read_language_model"]

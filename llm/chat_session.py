@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from ..ir.errors import UsageError
 from .generation import StreamedText, TextSettings
 from .result import Generation, TextPiece
-from .sampling import GenerationOptions
+from .sampling import GenerationOptions, make_options
 
 if TYPE_CHECKING:
     from .chat_template import ChatTemplate
@@ -80,8 +80,6 @@ class ChatSession:
     ) -> Iterator[TextPiece]:
         """The pieces of the answer as they come. The turn is part of the conversation once the
         last piece has come; `last` is its result."""
-        from .llm import make_options
-
         how = make_options(options, named)
         if how.num_beams > 1:
             raise UsageError("a session has no beams", got=how.num_beams, expected="num_beams=1")

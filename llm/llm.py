@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -15,9 +14,10 @@ from .beam_search import search_beams
 from .chat_session import ChatSession, Messages, check_messages, encode_messages
 from .decoder import Decoder
 from .generation import StreamedText, TextSettings, generate_rows, pad_left
-from .language_model import LanguageModel, read_language_model
+from .language_model import LanguageModel
+from .model_reader import read_language_model
 from .result import Generation, TextPiece
-from .sampling import GenerationOptions
+from .sampling import GenerationOptions, make_options
 
 # A text to continue, or messages to answer.
 Prompt: TypeAlias = "str | Messages"
@@ -175,16 +175,6 @@ class LLM:
 
     def __repr__(self) -> str:
         return f"<irc.LLM {self.config.name!r}: {self.config.architecture}>"
-
-
-def make_options(options: GenerationOptions | None, named: Mapping[str, Any]) -> GenerationOptions:
-    """Options with the fields that are given by name. UsageError for an unknown one."""
-    base = options or GenerationOptions()
-    unknown = [name for name in named if not hasattr(base, name) or name.startswith("_")]
-    if unknown:
-        expected = ", ".join(GenerationOptions.__dataclass_fields__)
-        raise UsageError("unknown option", got=unknown[0], expected=expected)
-    return replace(base, **named)
 
 
 def _is_one(prompt: object) -> bool:

@@ -7,8 +7,8 @@ top-p, min-p.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -173,3 +173,13 @@ def cut_distribution(
         count = int(np.count_nonzero(weights >= options.min_p * weights[0]))
         kept, weights = kept[:count], weights[:count]
     return kept, weights
+
+
+def make_options(options: GenerationOptions | None, named: Mapping[str, Any]) -> GenerationOptions:
+    """Options with the fields that are given by name. UsageError for an unknown one."""
+    base = options or GenerationOptions()
+    unknown = [name for name in named if not hasattr(base, name) or name.startswith("_")]
+    if unknown:
+        expected = ", ".join(GenerationOptions.__dataclass_fields__)
+        raise UsageError("unknown option", got=unknown[0], expected=expected)
+    return replace(base, **named)

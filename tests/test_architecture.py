@@ -37,7 +37,7 @@ ARROWS = {
     "builder": {"builder", "compiler", "ir"},
     "api": {"api", "compiler", "runtime", "plan", "ir"},
     "compat": {"compat", "api", "compiler", "ir"},
-    "serve": {"serve", "api", "runtime", "ir", ""},
+    "serve": {"serve", "api", "runtime", "plan", "ir", ""},
     "llm": {"llm", "api", "builder", "compiler", "ir"},
     "quantization": {"quantization", "api", "compiler", "ir"},
     "cli": {
@@ -66,7 +66,7 @@ FENCES = {
     "uvloop": ("serve/server.py",),
     "msgspec": ("serve/",),
     "orjson": ("serve/",),
-    "prometheus_client": ("serve/metrics.py",),
+    "prometheus_client": ("serve/metrics.py", "serve/workers/worker_group.py"),
     "grpc": ("serve/rpc/",),
     "tokenizers": ("llm/",),
     "jinja2": ("llm/",),

@@ -46,6 +46,7 @@ TESTED_IN = {
     "builder/tensor.py": "builder/test_functions.py",
     "cli/commands/chat.py": "cli/commands/test_generate.py",
     "llm/language_model.py": "llm/test_llm.py",
+    "llm/model_reader.py": "llm/test_llm.py",
     "llm/result.py": "llm/test_llm.py",
     "llm/generation.py": "llm/test_llm.py",
     "cli/drawing/*.py": "cli/drawing/test_page.py",
