@@ -216,6 +216,7 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     irc.save_model(irc.read_model("model.onnx"), "model.xml")
     irc.compile_model("model.onnx").export("model.irc")
     np.save("batch.npy", np.zeros((2, 64), np.float32))
+    np.savez("samples.npz", image=np.random.default_rng(0).random((16, 64), np.float32))
     example = COMMANDS[name].example.removeprefix('eval "$(').removesuffix(')"')
     # The example names its input x; this model's is called image.
     words = example.replace("x=batch", "image=batch").split()[1:]
