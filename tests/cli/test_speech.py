@@ -118,7 +118,7 @@ def test_options_have_one_format(verb: str) -> None:
         for name, argument in (("cache", "action"), ("completion", "shell"), ("shim", "program"))
     }
     assert positional[:1] == first.get(verb, ["model"])
-    assert ("-o" in options) == (verb in {"convert", "compile", "run", "graph"})
+    assert ("-o" in options) == (verb in {"convert", "compile", "run", "graph", "quantize"})
     assert ("--json" in options) == (verb not in WITHOUT_JSON - {"generate"})
 
 
