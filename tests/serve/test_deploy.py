@@ -95,7 +95,7 @@ def test_the_manifests_follow_the_schemas() -> None:
     try:
         import kubernetes_validate  # pyright: ignore[reportMissingImports]
     except ImportError:
-        pytest.skip("not run: kubernetes-validate is not installed (scripts/extended.sh scale-out)")
+        pytest.skip("not run: kubernetes-validate is missing (pip install kubernetes-validate)")
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "runtime"}}
     pod["spec"] = {"containers": RUNTIME["spec"]["containers"]}
     objects = [*load_all("kubernetes.yaml"), pod]
