@@ -106,7 +106,7 @@ def _find(named: dict[str, Value], name: str, what: str) -> Value:
 
         near = difflib.get_close_matches(name, named, 3)
         raise UsageError(
-            f"the model has no tensor of the name of an {what}",
+            f"no tensor of the model has the name of this {what}",
             got=name,
             expected=" or ".join(near) if near else "a tensor's name (irc graph shows them)",
         )

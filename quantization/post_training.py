@@ -203,7 +203,7 @@ def _choose_layers(graph: Graph, options: QuantizeOptions) -> list[Layer]:
     unknown = [name for name in options.keep if name not in names]
     if unknown:
         raise UsageError(
-            "there is no such layer to keep in float",
+            "no layer that can be quantized has this name",
             got=", ".join(unknown),
             expected=", ".join(sorted(names)[:20]) or "no layer can be quantized",
         )

@@ -57,7 +57,7 @@ def test_every_verb_that_takes_a_model_has_them() -> None:
 
 
 def test_limits_of_quantize(capsys: Captured) -> None:
-    """The model has no product: a model that is read is refused for that."""
+    """A model without products is read, and then refused because no layer can be quantized."""
     words = ["quantize", "m.onnx", "--weights", "int4"]
     assert main(words) == 3
     assert "declared_shapes" in capsys.readouterr().err

@@ -72,7 +72,9 @@ def test_what_is_no_input_is_refused(text: str) -> None:
 
 
 def test_errors_name_the_nearest_tensors_and_wrong_shapes() -> None:
-    with pytest.raises(irc.UsageError, match="no tensor of the name of an output") as caught:
+    with pytest.raises(
+        irc.UsageError, match="no tensor of the model has the name of this output"
+    ) as caught:
         irc.read_model(model(), outputs=["yy"])
     assert "expected: y" in str(caught.value)
     with pytest.raises(irc.UsageError, match="listed twice"):

@@ -170,7 +170,7 @@ def test_the_same_bits_on_every_instruction_set(name: str, tmp_path: Path) -> No
         ({"smooth": 0.5, "activations": "none"}, "smooth is for quantized activations"),
         ({"max_drop": 0.1}, "max_drop needs a metric"),
         ({"metric": 3}, "the metric is not a function"),
-        ({"keep": ["nobody"]}, "there is no such layer to keep in float"),
+        ({"keep": ["missing"]}, "no layer that can be quantized has this name"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:

@@ -83,7 +83,7 @@ def test_json_and_default_output(folder: Path, capsys: Captured) -> None:
         ("--data samples.npz --metric metrics:fails", 5, "the metric raises an error"),
         ("", 2, "calibration data are missing"),
         ("--data samples.npz --report report.txt", 2, "the report's name has the wrong ending"),
-        ("--data samples.npz --keep nobody", 2, "there is no such layer to keep in float"),
+        ("--data samples.npz --keep missing", 2, "no layer that can be quantized has this name"),
         ("--data samples.npz --min-samples 100", 5, "too few calibration samples"),
     ],
 )

@@ -122,7 +122,7 @@ def test_bound_call_reads_the_arrays_in_place(session: Session) -> None:
 @pytest.mark.parametrize("n", [100, 30_000])
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_bound_call_keeps_its_inputs(session: Session, n: int, step: int) -> None:
-    """It reads their memory, which nobody else may hold; they go with it."""
+    """A bound call reads the memory of its inputs: it keeps and releases them."""
     a, b = data(n * step)
     want, kept = chain_answer(a[::step], b[::step]), weakref.ref(a)
     call = session.bind([a[::step], b[::step]])

@@ -28,7 +28,7 @@ RPC_CASES: dict[str, tuple[bytes, str, str]] = {
     "garbage": (b"\xff" * 50, "INVALID_ARGUMENT", "protobuf"),
     "a lying length": (b"\x0a\xff\xff\xff\xff\x07abc", "INVALID_ARGUMENT", "protobuf"),
     "nothing": (b"", "NOT_FOUND", "unknown model"),
-    "an unknown model": (good_message(model_name="nobody"), "NOT_FOUND", "unknown model"),
+    "an unknown model": (good_message(model_name="missing"), "NOT_FOUND", "unknown model"),
     "a path as a model": (good_message(model_name="../x"), "NOT_FOUND", "unknown model"),
     "an unknown version": (good_message(model_version="9"), "NOT_FOUND", "version"),
     "too many contents": (

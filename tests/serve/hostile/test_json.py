@@ -90,7 +90,7 @@ JSON_CASES: dict[str, tuple[str, bytes, int, str]] = {
         400,
         "classification",
     ),
-    "an unknown model": ("/v2/models/nobody/infer", with_request(), 404, "unknown model"),
+    "an unknown model": ("/v2/models/missing/infer", with_request(), 404, "unknown model"),
     "a path as a model": ("/v2/models/..%2F..%2Fetc/infer", with_request(), 404, ""),
     "an encoded NUL": ("/v2/models/affine%00/infer", with_request(), 404, "unknown model"),
     "a long name": (f"/v2/models/{'a' * 4000}/infer", with_request(), 404, "unknown model"),

@@ -31,7 +31,7 @@ ANSWER = (X @ WEIGHT).ravel().tolist()
 
 
 class Client:
-    """One connection, to one of the workers, over which a thread asks until it is told to stop."""
+    """One connection to one of the workers; `run` sends requests until `over` is set."""
 
     def __init__(self, port: int) -> None:
         self.port, self.answers, self.failures = port, 0, 0
@@ -150,7 +150,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that nobody has waited for yet (state Z) does not."""
+    """Whether the process runs; a zombie (state Z) does not."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     return False
