@@ -3,7 +3,7 @@
 Every row is checked against the exact or the f64 answer before it is timed. All engines of a row
 alternate in one run, together with loops that measure the peak of a core's multiply-adds and,
 where a product streams its weights, the bandwidth at which that many bytes can be read. Ratios are
-medians over medians. What each group of rows has to reach stands in benchmarks/products.py; the
+medians over medians. What each group of rows has to reach stands in workloads/products.py; the
 column `holds` says what a row reaches: its ratio, 90 % of the peak, or 90 % of the bandwidth. The
 peak is the best of the whole run, so tables come at its end, and each measurement is printed on
 stderr as it comes. Without a peer of its bar a row holds nothing.
@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from .peers import PEERS, Peer, numpy_layer
-from .products import DATA, GROUPS, Data, Group, Work
 from .result_files import Bar, add_option, add_rows, engine_rows
 from .result_files import Row as Result
 from .timing import alternate
+from .workloads.products import DATA, GROUPS, Data, Group, Work
 
 ENOUGH = 0.9
 

@@ -25,9 +25,9 @@ _TRIES = 3
 
 def models(zoos: str, only: list[str]) -> Iterator[tuple[str, Any, str]]:
     """Names, models (files or bytes) and precisions; of the zoos those named in `only`, or all."""
-    from .neighbours import NEIGHBOURS
-    from .products import DATA, GROUPS
-    from .zoo import ZOO, model_path
+    from .workloads.neighbours import NEIGHBOURS
+    from .workloads.products import DATA, GROUPS
+    from .workloads.zoo import ZOO, model_path
 
     for name, group in GROUPS.items() if zoos != "none" else ():
         for work in group.works:

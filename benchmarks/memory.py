@@ -21,7 +21,7 @@ import numpy as np
 
 from .peers import PEERS
 from .result_files import Row, add_option, add_rows
-from .zoo import ZOO, model_path
+from .workloads.zoo import ZOO, model_path
 
 ENGINES = ("irc", "irc from .irc", *(p for p in PEERS if " " not in p))
 MIB = 1 << 20

@@ -27,13 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from .neighbours import NEIGHBOURS
 from .peers import PEERS, Peer
-from .quantized import SHARE, byte_error
 from .result_files import Bar, add_option, add_rows, engine_rows
 from .result_files import Row as Result
 from .timing import alternate
-from .zoo import ZOO, Entry, Inputs, model_path
+from .workloads.neighbours import NEIGHBOURS
+from .workloads.quantized import SHARE, byte_error
+from .workloads.zoo import ZOO, Entry, Inputs, model_path
 
 TOLERANCE = 1e-4
 # How much larger than a peer's own error that of reduced precision may be.

@@ -25,7 +25,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# Models in the order of the table, by their names in benchmarks/zoo.py.
+# Models in the order of the table, by their names in benchmarks/workloads/zoo.py.
 TITLES = {
     "mlp-small": "MLP 32-64-64-1",
     "mlp-digits": "MLP 784-512-256-10, batch 64",

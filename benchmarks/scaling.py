@@ -5,10 +5,10 @@
     python -m benchmarks.scaling --table scaling.json               # its rows as a table
     python -m benchmarks.scaling --cases                            # graphs that once took longest
 
-Six shapes of graph (graph_shapes.py), each written as IR, then read, compiled and called once in a
-process of its own without the code cache. The first call verifies sizes and places the arena.
-Times are seconds of all CPUs, which other work on the machine changes less than seconds of the
-clock.
+Six shapes of graph (workloads/graph_shapes.py), each written as IR, then read, compiled and called
+once in a process of its own without the code cache. The first call verifies sizes and places the
+arena. Times are seconds of all CPUs, which other work on the machine changes less than seconds of
+the clock.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .graph_shapes import CASES, SHAPES, count_nodes
 from .result_files import Row as Result
 from .result_files import add_option, add_rows
+from .workloads.graph_shapes import CASES, SHAPES, count_nodes
 
 NODES = (1000, 10_000, 100_000)
 # Seconds per node of the largest graph, at most so often those of the smallest.

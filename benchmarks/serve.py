@@ -34,8 +34,8 @@ import numpy as np
 from irc_compiler.runtime.machine.cpus import usable_cores
 
 from .result_files import Row, add_option, add_rows
-from .serve_models import MODELS
 from .timing import wait_until_idle
+from .workloads.serve_models import MODELS
 
 
 @dataclass(frozen=True)

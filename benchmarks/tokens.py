@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .memory import MIB, resident
 from .result_files import Row, add_option, add_rows, engine_rows
 from .timing import wait_until_idle
-from .zoo import ZOO, model_path
+from .workloads.zoo import ZOO, model_path
 
 Arrays = list[NDArray[np.generic]]
 Step = Callable[[Arrays], Arrays]

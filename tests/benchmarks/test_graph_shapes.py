@@ -1,4 +1,4 @@
-"""benchmarks.graph_shapes: graphs of any size take work in proportion to their nodes.
+"""benchmarks.workloads.graph_shapes: graphs of any size take work in proportion to their nodes.
 
 Counts, no timings: what grows faster than the graph is found at a few hundred nodes.
 """
@@ -62,7 +62,7 @@ MORE = ("split", "products of one", "shared concats", "regions", "branches", "lo
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [*SHAPES, *MORE])
 def test_work_grows_with_the_nodes(shape: str) -> None:
-    from benchmarks.graph_shapes import MORE_SHAPES, SHAPES
+    from benchmarks.workloads.graph_shapes import MORE_SHAPES, SHAPES
 
     build = (SHAPES | MORE_SHAPES)[shape]
     calls_to_compile(build(200).graph)  # what is computed once and kept
@@ -72,13 +72,13 @@ def test_work_grows_with_the_nodes(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", [*SHAPES, *MORE[1:]])
 def test_shapes_have_about_the_nodes_asked_for(shape: str) -> None:
-    from benchmarks.graph_shapes import MORE_SHAPES, SHAPES, count_nodes
+    from benchmarks.workloads.graph_shapes import MORE_SHAPES, SHAPES, count_nodes
 
     assert 960 <= count_nodes((SHAPES | MORE_SHAPES)[shape](1000).graph) <= 1150
 
 
 def test_nesting_beyond_the_limit_is_refused() -> None:
-    from benchmarks.graph_shapes import nesting
+    from benchmarks.workloads.graph_shapes import nesting
 
     assert lower(nesting(64, 32).graph, generic_target("avx2"), Options())[0].regions
     for depth in (33, 300):

@@ -1,0 +1,1 @@
+"""The models, products and graphs that benchmarks measure."""
