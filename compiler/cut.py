@@ -171,12 +171,7 @@ def _sizes(spec: InputSpec) -> tuple[Dim, ...]:
 
 def _remove_unused(graph: Graph, kept: set[int]) -> None:
     """Remove what no output needs; inputs that were listed stay."""
-    needed: set[int] = set(kept)
-    pending = [*graph.results, *graph.sinks, *kept]
-    while pending:
-        node = pending.pop()
-        needed.add(node)
-        pending += [v.node for v in graph.inputs(node) if v is not None and v.node not in needed]
+    needed = graph.needed_nodes(kept)
     for node in reversed(graph.order()):
         if node not in needed:
             graph.remove(node)

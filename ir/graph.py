@@ -10,7 +10,7 @@ here recurses over nodes, so a chain of a million nodes is as good as ten.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -246,6 +246,17 @@ class Graph:
     def producers(self, node: int) -> list[int]:
         """Nodes that the node reads, sorted."""
         return sorted(self._pred[node])
+
+    def needed_nodes(self, also: Iterable[int] = ()) -> set[int]:
+        """Results, sinks and the nodes `also`, with all nodes that their values depend on."""
+        needed: set[int] = set()
+        pending = [*self.results, *self.sinks, *also]
+        while pending:
+            node = pending.pop()
+            if node not in needed:
+                needed.add(node)
+                pending.extend(self._pred[node])
+        return needed
 
     def type(self, value: Value) -> Type:
         """The type of a value; the graph has been inferred."""

@@ -9,21 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = (
-    "ir",
-    "plan",
-    "compiler",
-    "runtime",
-    "api",
-    "builder",
-    "serve",
-    "cli",
-    "compat",
-    "quantization",
-    "llm",
-)
 SOURCES = sorted(
     p for name in PACKAGES for p in (ROOT / name).rglob("*.py") if "__pycache__" not in p.parts
 ) + [ROOT / f"{name}.py" for name in ("__init__", "__main__")]

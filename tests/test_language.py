@@ -7,22 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from support.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = (
-    "ir",
-    "plan",
-    "compiler",
-    "runtime",
-    "api",
-    "builder",
-    "cli",
-    "compat",
-    "quantization",
-    "serve",
-    "llm",
-    "samples",
-)
+FOLDERS = (*PACKAGES, "samples")
 SOURCES = sorted(
     path
     for folder in (*FOLDERS, "benchmarks", "docs")
@@ -82,7 +70,6 @@ def test_patterns_match_what_they_ban() -> None:
         assert any(re.fullmatch(phrase, example) for phrase in BANNED), example
 
 
-PACKAGES = FOLDERS[:-1]
 MODULES = [path for path in SOURCES if path.suffix == ".py" and path.parts[-2] != "benchmarks"]
 MODULES = [path for path in MODULES if path.relative_to(ROOT).parts[0] in PACKAGES]
 # Names that are a past participle or an adjective alone name neither an action nor an object.

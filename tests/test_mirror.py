@@ -10,21 +10,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from support.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = (
-    "ir",
-    "plan",
-    "compiler",
-    "runtime",
-    "api",
-    "builder",
-    "serve",
-    "cli",
-    "compat",
-    "quantization",
-    "llm",
-)
 LINES = 40
 MODULES = sorted(
     path.relative_to(ROOT).as_posix()

@@ -67,7 +67,8 @@ def _collect_constraints(graph: Graph) -> list[tuple[ShapeConstraint, str]]:
     """What the nodes behind results and variables take for granted, in order, each once, with the
     node's place in its file."""
     found: dict[tuple[Dim, Dim, bool], tuple[ShapeConstraint, str]] = {}
-    for node in _live_nodes(graph):
+    needed = graph.needed_nodes()
+    for node in (n for n in graph.order() if n in needed):
         origin = graph.node(node).origin
         for each in requirements_of(graph, node):
             found.setdefault((each.left, each.right, each.or_one), (each, origin or each.where))
@@ -161,15 +162,3 @@ def _solve_bound(least: Dim, size: Dim, place: Mapping[str, int]) -> dict[str, D
                 break
             found += 1
     return {only.name: symbol(only.name, found, only.hi)} if found > only.lo else {}
-
-
-def _live_nodes(graph: Graph) -> list[int]:
-    """Nodes behind results and variables, in order."""
-    needed: set[int] = set()
-    pending = [*graph.results, *graph.sinks]
-    while pending:
-        node = pending.pop()
-        if node not in needed:
-            needed.add(node)
-            pending.extend(graph.producers(node))
-    return [n for n in graph.order() if n in needed]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from ...compiler.frontends.xml.source import FileState, OpenFile, record_files
 from ...ir.errors import ModelFormatError, UnsupportedOperationError
 from ...ir.op import Array
+from .stored_tensor import StoredTensor
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -51,18 +51,6 @@ _OTHER_TYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TensorInfo:
-    """shape: outermost axis first, as NumPy has it (the file stores it the other way round);
-    first, last: the tensor's bytes in the file."""
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    first: int
-    last: int
-
-
 class GgufFile:
     """An open GGUF file. metadata: key -> number, bool, str, list of str, or array of numbers."""
 
@@ -74,13 +62,13 @@ class GgufFile:
         try:
             cursor = _Cursor(self._file, self.path)
             self.metadata: dict[str, Any] = {}
-            self.tensors: dict[str, TensorInfo] = {}
+            self.tensors: dict[str, StoredTensor] = {}
             _read_header(cursor, self)
         except BaseException:
             self._file.close()
             raise
 
-    def bytes_of(self, tensor: TensorInfo) -> Array:
+    def bytes_of(self, tensor: StoredTensor) -> Array:
         """A tensor's bytes, read-only."""
         return self._file.part(tensor.first, tensor.last)
 
@@ -219,7 +207,7 @@ def _read_record(c: _Cursor) -> tuple[str, int, tuple[int, ...], int]:
 
 def _place_tensor(
     c: _Cursor, name: str, kind: int, shape: tuple[int, ...], first: int
-) -> TensorInfo:
+) -> StoredTensor:
     shown = name[:80]
     known = TENSOR_TYPES.get(kind)
     if known is None and kind in _OTHER_TYPES:
@@ -241,7 +229,7 @@ def _place_tensor(
     last = first + count // block * size
     if last > c.size:
         raise c.fail(f"tensor {shown!r} ends behind the file", last, f"at most {c.size} bytes")
-    return TensorInfo(name, label, shape, first, last)
+    return StoredTensor(name, label, shape, first, last)
 
 
 def _check_overlap(c: _Cursor, file: GgufFile) -> None:

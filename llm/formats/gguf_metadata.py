@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ import numpy as np
 from ...ir.errors import ModelFormatError
 from ...ir.op import Array
 from .gguf_file import GgufFile
+from .typed_values import TypedValues
 
-MAX_COUNT = 1 << 24
 
-
-class Metadata:
+class Metadata(TypedValues):
     """Values by key; a key that begins with "." belongs to the architecture."""
 
     def __init__(self, file: GgufFile) -> None:
@@ -38,34 +36,12 @@ class Metadata:
         """The value, or None."""
         return self.values.get(self._expand_key(key))
 
-    def text(self, key: str, default: str | None = None) -> str:
-        """A string."""
+    def get_number(self, key: str) -> Any:
+        """The value; of an array of equal numbers, one of them."""
         found = self.get(key)
-        if found is None and default is not None:
-            return default
-        if not isinstance(found, str):
-            raise self.fail(key, found, "a string")
-        return found
-
-    def count(self, key: str, default: int | None = None, *, least: int = 1) -> int:
-        """An integer of at least `least`; of an array of equal numbers, one of them."""
-        found = self.get(key)
-        if found is None and default is not None:
-            return default
         if isinstance(found, np.ndarray) and found.size and (found == found[0]).all():
-            found = found[0].item()
-        if isinstance(found, bool) or not isinstance(found, int) or not least <= found < MAX_COUNT:
-            raise self.fail(key, found, f"an integer from {least} to {MAX_COUNT}")
+            return found[0].item()
         return found
-
-    def number(self, key: str, default: float | None = None) -> float:
-        """A finite number."""
-        found = self.get(key)
-        if found is None and default is not None:
-            return default
-        if not isinstance(found, int | float) or not math.isfinite(found):
-            raise self.fail(key, found, "a finite number")
-        return float(found)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, cast
 
 from ...compiler.frontends.xml.source import OpenFile
 from ...ir.errors import ModelFormatError
+from .typed_values import TypedValues
 
 MAX_JSON_BYTES = 256 << 20
-MAX_COUNT = 1 << 24
 
 
 def read_text(path: Path, what: str) -> str:
@@ -24,7 +23,7 @@ def read_text(path: Path, what: str) -> str:
         raise ModelFormatError(f"{what} is not UTF-8", where=repr(str(path))) from error
 
 
-class JsonObject:
+class JsonObject(TypedValues):
     """The values of a JSON object by key, each checked where it is read."""
 
     def __init__(self, values: dict[str, Any], where: str) -> None:
@@ -67,35 +66,6 @@ class JsonObject:
         if not isinstance(found, dict):
             raise self.fail(key, found, "an object")
         return JsonObject(cast("dict[str, Any]", found), f"{self.where}, {key}")
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """A string."""
-        found = self.values.get(key)
-        if found is None and default is not None:
-            return default
-        if not isinstance(found, str):
-            raise self.fail(key, found, "a string")
-        return found
-
-    def count(self, key: str, default: int | None = None, *, least: int = 1) -> int:
-        """An integer of at least `least`."""
-        found = self.values.get(key)
-        if found is None and default is not None:
-            return default
-        if type(found) is not int or not least <= found < MAX_COUNT:
-            raise self.fail(key, found, f"an integer from {least} to {MAX_COUNT}")
-        return found
-
-    def number(self, key: str, default: float | None = None) -> float:
-        """A finite number."""
-        found = self.values.get(key)
-        if found is None and default is not None:
-            return default
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise self.fail(key, found, "a number")
-        if not math.isfinite(found):
-            raise self.fail(key, found, "a finite number")
-        return float(found)
 
     def numbers(self, key: str, size: int) -> list[float]:
         """A list of so many numbers."""

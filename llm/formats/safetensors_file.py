@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -17,22 +16,12 @@ from ...compiler.frontends.xml.source import FileState, OpenFile, record_files
 from ...ir.dtype import DType
 from ...ir.errors import ModelFormatError, UnsupportedOperationError
 from ...ir.op import Array
+from .stored_tensor import StoredTensor
 
 _MAX_HEADER_BYTES = 100 << 20
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": DType.bf16.numpy,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StoredTensor:
-    """A tensor's place in its file."""
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    first: int
-    last: int
 
 
 class SafetensorsFile:

@@ -16,6 +16,8 @@ import numpy as np
 from ....ir.errors import Error
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
+from ....ir.input_check import evaluate_bounded
+from ....ir.limits.memory_budget import active_budget
 from ....ir.op import Array, Effects
 from ....ir.ops import Constant, Parameter, Result, TypedParameter
 from ....ir.ops.math.elementwise import Elementwise, program_of
@@ -122,7 +124,8 @@ def _fold(n: ExportContext, graph: Graph, inputs: Sequence[Value | None]) -> lis
     if len(types) != len(n.record.types) or sum(_bytes(t) for t in types) > _MAX_FOLDED_BYTES:
         return None
     try:
-        found: Sequence[Any] = n.op.evaluate(*n.op.slots(list(known)))
+        with np.errstate(all="ignore"), active_budget().charge_temporarily():
+            found: Sequence[Any] = evaluate_bounded(n.op, list(known), n.where)
     except (Error, ValueError):
         return None
     build = _build(n, graph)

@@ -22,7 +22,7 @@ def write_graph(
 ) -> None:
     """Write every node that results need. `names` holds the parameters' names and takes those
     of all values; `wanted` says which values have a name of the caller's choice."""
-    needed = _reachable(graph)
+    needed = graph.needed_nodes()
     for node in graph.order():
         if node in needed and graph.op(node).kind not in (*_PARAMETERS, "Result"):
             _write_node(scope, graph, node, names, wanted, 0)
@@ -98,18 +98,6 @@ def _bind(
             node.input[port] = renamed.get(name, name)
         for port, name in enumerate(node.output):
             node.output[port] = renamed.get(name, name)
-
-
-def _reachable(graph: Graph) -> set[int]:
-    """The nodes that results and sinks need."""
-    needed: set[int] = set()
-    pending = [*graph.results, *graph.sinks]
-    while pending:
-        node = pending.pop()
-        if node not in needed:
-            needed.add(node)
-            pending.extend(v.node for v in graph.inputs(node) if v is not None)
-    return needed
 
 
 def _first_name(graph: Graph, value: Value) -> str:
