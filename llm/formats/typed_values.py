@@ -50,7 +50,8 @@ class TypedValues(ABC):
         found = self.get(key)
         if found is None and default is not None:
             return default
-        is_number = isinstance(found, int | float) and not isinstance(found, bool)
-        if not is_number or not math.isfinite(found):
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise self.fail(key, found, "a finite number")
+        if not math.isfinite(found):
             raise self.fail(key, found, "a finite number")
         return float(found)
