@@ -12,12 +12,12 @@ length is refused by the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...ir.dims import Dim, eq
+from ...ir.dims import Dim
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Use, Value
 from ...ir.infer import infer_graph
@@ -59,30 +59,22 @@ def grow_caches(graph: Graph) -> Graph:
         op = graph.op(node)
         if isinstance(op, ReadValue):
             reads.setdefault(op.variable_id, []).append(node)
-    ids = [op.variable_id for op in assigns.values() if isinstance(op, Assign)]
+    written = Counter(op.variable_id for op in assigns.values() if isinstance(op, Assign))
     found: list[_GrowingVariable] = []
     for node, op in assigns.items():
-        if isinstance(op, Assign) and ids.count(op.variable_id) == 1:
+        if isinstance(op, Assign) and written[op.variable_id] == 1:
             listed = reads.get(op.variable_id, [])
             matched = _match(graph, node, listed[0]) if len(listed) == 1 else None
             if matched is not None:
                 found.append(matched)
     if not found:
         return graph
-    lengths: list[tuple[Dim, Dim]] = []
+    numbers: dict[tuple[Dim, Dim], int] = {}
     for variable in found:
-        growth = _sizes(graph, variable)
-        known = (n for n, each in enumerate(lengths) if _are_equal(each, growth))
-        number = next(known, len(lengths))
-        if number == len(lengths):
-            lengths.append(growth)
+        number = numbers.setdefault(_sizes(graph, variable), len(numbers))
         _rewrite(graph, variable, f"_past{number}")
     infer_graph(graph)
     return graph
-
-
-def _are_equal(one: Sequence[Dim], two: Sequence[Dim]) -> bool:
-    return all(eq(a, b) is True for a, b in zip(one, two, strict=True))
 
 
 def _shape(graph: Graph, value: Value) -> tuple[Dim, ...] | None:
