@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,15 @@ import numpy as np
 import pytest
 from irc_compiler.ir.errors import MemoryLimitError
 from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.limits.host_memory import cgroup_folders
 from support.reliability.memory_bombs import CASES, LIMIT, graph_of, node
 
 # What a run may take besides its values: Python's own objects, temporaries of small operations.
 SLACK = 24 << 20
 # What a compilation may take: LLVM's code that is read from disk, models of thousands of nodes.
 COMPILING = 160 << 20
+CGROUP_BYTES = 1 << 30
+CGROUP_V1_LIMIT = "memory.limit_in_bytes"
 # NumPy reduces a view without memory of its own in place.
 FINE = {("input without memory of its own", "interpret")}
 
@@ -100,3 +105,53 @@ def test_folding_stays_within_the_limit() -> None:
     with pytest.raises(MemoryLimitError):
         net(feeds)
     assert irc.compile_model(model)(feeds)[0] == (1 << 22) + 1
+
+
+@pytest.fixture
+def memory_cgroup() -> Iterator[Path]:
+    """A cgroup of this process's own with a limit of 1 GiB."""
+    folder, limit = Path(), ""
+    for parent in cgroup_folders("memory")[:1]:
+        folder = parent / f"irc-test-{os.getpid()}"
+        limit = "memory.max" if (parent / "cgroup.controllers").exists() else CGROUP_V1_LIMIT
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"not run: no memory cgroup can be made here ({error.strerror})")
+    try:
+        (folder / limit).write_text(str(CGROUP_BYTES))
+        yield folder
+    except OSError as error:
+        pytest.skip(f"not run: the memory cgroup takes no limit ({error.strerror})")
+    finally:
+        folder.rmdir()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="not run: cgroups are Linux's")
+def test_default_limit_in_a_cgroup(memory_cgroup: Path) -> None:
+    """A call that needs more than the cgroup allows ends in an error before the kernel kills it."""
+    code = f"""if True:
+        import os
+        open({str(memory_cgroup / "cgroup.procs")!r}, "w").write(str(os.getpid()))
+        import irc_compiler as irc, numpy as np
+        from support.reliability.memory_bombs import graph_of, node
+        feeds = {{"x": np.ones(1, np.float32), "s": np.array([1])}}
+        model, _ = graph_of([node("Expand", ["x", "s"], ["y"])], feeds)
+        net = irc.compile_model(model)
+        for size in {CGROUP_BYTES // 16}, {CGROUP_BYTES // 4}, 1 << 40:
+            feeds["s"] = np.array([size])
+            try:
+                print(net(feeds)[0].shape)
+            except irc.MemoryLimitError as error:
+                print(str(error).splitlines()[3])
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    refused = "  expected: at most 819.2 MiB (max_memory)"
+    assert done.stdout.splitlines() == [f"({CGROUP_BYTES // 16},)", refused, refused]
