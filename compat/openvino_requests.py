@@ -269,10 +269,10 @@ class InferRequest(NamesNearest):
         """Run in another thread; `wait` for it."""
         self.wait()
         self.userdata, self._error = userdata, None
-        self._thread = threading.Thread(target=self._work, args=(inputs,), daemon=True)
+        self._thread = threading.Thread(target=self._run_and_notify, args=(inputs,), daemon=True)
         self._thread.start()
 
-    def _work(self, inputs: Any) -> None:
+    def _run_and_notify(self, inputs: Any) -> None:
         try:
             self.infer(inputs)
             if self._callback is not None:

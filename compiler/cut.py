@@ -41,11 +41,13 @@ def parse_input(text: str) -> InputSpec:
         found = None if dtype is None else parse_element_type(dtype[1:-1].strip())
     except ValueError as error:
         raise UsageError("an input's type cannot be read", where=text, got=str(error)) from error
-    sizes = None if shape is None else tuple(_size(s.strip(), text) for s in _items(shape[1:-1]))
+    sizes = (
+        None if shape is None else tuple(_size(s.strip(), text) for s in _split_list(shape[1:-1]))
+    )
     return InputSpec(match["name"].strip(), sizes, found)
 
 
-def _items(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return text.split(",") if text.strip() else []
 
 

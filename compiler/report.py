@@ -25,7 +25,7 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         f"model      {plan.name or '(no name)'}",
         f"precision  {_precision(plan)}",
         f"denormals  {'flushed to zero' if plan.denormals.flush else 'kept'}: {reason}",
-        f"steps      {len(kernels)} native ({_counts(families)}), {len(hosts)} in Python",
+        f"steps      {len(kernels)} native ({_format_counts(families)}), {len(hosts)} in Python",
         f"kernels    {len(plan.specs())} distinct",
         f"regions    {len(plan.regions)}",
     ]
@@ -39,9 +39,9 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         lines.append(f"variables  {len(plan.variables)}: {named}")
     loops = Counter(s.kind for s in plan.control_steps() if s.kind in (LOOP, BRANCH))
     if loops:
-        lines.append(f"control    {_counts(loops)}, native")
+        lines.append(f"control    {_format_counts(loops)}, native")
     if trace is not None:
-        lines.append(f"rewrites   {_counts(trace.hits_everywhere()) or 'none'}")
+        lines.append(f"rewrites   {_format_counts(trace.hits_everywhere()) or 'none'}")
     names = distinguish_names([f"{step.op.kind} {step.name!r}" for step in hosts])
     lines += [f"in Python  {n}: {s.reason}" for n, s in zip(names, hosts, strict=True)]
     return join_lines(lines)
@@ -105,5 +105,5 @@ def _integers(plan: Plan) -> str:
     return f"{', '.join(found)} multiply bytes" if found else ""
 
 
-def _counts(counter: Counter[str]) -> str:
+def _format_counts(counter: Counter[str]) -> str:
     return ", ".join(f"{n} {name}" for name, n in counter.most_common())

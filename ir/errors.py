@@ -45,14 +45,14 @@ class Error(Exception):
             ("expected", self.expected),
             ("fix", self.fix),
         )
-        shown = (f"  {k}: {_show(v)}" for k, v in parts if v is not None)
+        shown = (f"  {k}: {_format_part(v)}" for k, v in parts if v is not None)
         return "\n".join([escape_text(self.what), *shown])
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.what, self.where, self.got, self.expected, self.fix)
 
 
-def _show(part: object) -> str:
+def _format_part(part: object) -> str:
     return str(part) if isinstance(part, Lines) else escape_text(str(part))
 
 

@@ -66,7 +66,7 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
         fact = facts[0]
         assert fact is not None
         shape = fact.tensor.shape
-        return nothing if shape is None else [_tidy(_pack(list(shape)), record.types[0])]
+        return nothing if shape is None else [_convert_to_type(_pack(list(shape)), record.types[0])]
     if any(f is not None and f.value is None for f in facts):
         return nothing
     if not all(_integral(f.value) for f in facts if f is not None and f.value is not None):
@@ -77,7 +77,7 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
     except (*UNFORESEEN, Error):
         # Symbolic dims do not support the operation (a comparison, say): the value is unknown.
         return nothing
-    return [_tidy(np.asarray(o), t) for o, t in zip(outputs, record.types, strict=True)]
+    return [_convert_to_type(np.asarray(o), t) for o, t in zip(outputs, record.types, strict=True)]
 
 
 def _values(slot: Fact | tuple[Fact, ...] | None) -> Any:
@@ -104,7 +104,7 @@ def _pack(dims: list[Any]) -> Array:
     return packed
 
 
-def _tidy(array: Array, type_: Any) -> Array:
+def _convert_to_type(array: Array, type_: Any) -> Array:
     """Arrays of the value's type, unless an element is a symbolic size."""
     if array.dtype == object and not all(isinstance(d, int | np.integer) for d in array.flat):
         return array

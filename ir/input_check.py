@@ -179,11 +179,11 @@ def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:
     if not arrays or op.bodies() or isinstance(op, OptionalGetElement):
         return
     if all(a is None or isinstance(a, np.ndarray) for a in arrays):
-        _ask(op, tuple(None if a is None else (a.dtype, a.shape) for a in arrays))
+        _infer_from_kinds(op, tuple(None if a is None else (a.dtype, a.shape) for a in arrays))
 
 
 @lru_cache(_MAX_CACHED_CHECKS)
-def _ask(op: Op, kinds: tuple[tuple[Any, tuple[int, ...]] | None, ...]) -> None:
+def _infer_from_kinds(op: Op, kinds: tuple[tuple[Any, tuple[int, ...]] | None, ...]) -> None:
     facts = [k and Fact(TensorType(DType.from_numpy(k[0]), k[1])) for k in kinds]
     absent = [op.inputs[min(i, len(op.inputs) - 1)] for i, k in enumerate(kinds) if k is None]
     if all(port.optional for port in absent):

@@ -138,14 +138,14 @@ def _check_result(record: Node, array: Any, sizes: dict[Symbol, int]) -> Any:
     if type_.shape is None:
         return array
     if len(type_.shape) != array.ndim or not all(
-        _fits(declared, size, sizes)
+        _may_be_size(declared, size, sizes)
         for declared, size in zip(type_.shape, array.shape, strict=True)
     ):
         raise InputError(f"input {name!r} has the wrong shape", got=got, expected=type_)
     return array
 
 
-def _fits(declared: Dim, size: int, sizes: dict[Symbol, int]) -> bool:
+def _may_be_size(declared: Dim, size: int, sizes: dict[Symbol, int]) -> bool:
     symbol = plain_symbol(declared)
     if symbol is not None and sizes.setdefault(symbol, size) != size:
         return False

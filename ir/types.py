@@ -302,15 +302,15 @@ def from_json(x: object) -> Type:
     """Reads `to_json`; VerificationError for anything else."""
     wrappers: list[Callable[[Type], Type]] = []
     try:
-        items = _list(x)
+        items = _expect_list(x)
         while items[0] in ("seq", "optional", "map") and len(wrappers) <= _MAX_NESTING:
             *head, inner = items
             if len(head) != 1 + (head[0] == "map"):
                 raise ValueError("parts")
             wrappers.append(_wrapper(*head))
-            items = _list(inner)
+            items = _expect_list(inner)
         dtype = DType(items[0])
-        sizes = [_list(part) for part in items[1:]]
+        sizes = [_expect_list(part) for part in items[1:]]
         if len(sizes) > 1 or (sizes and len(sizes[0]) > MAX_RANK):
             raise ValueError("rank")
         out: Type = TensorType(dtype, tuple(map(dims.from_json, sizes[0])) if sizes else None)
@@ -321,7 +321,7 @@ def from_json(x: object) -> Type:
     return out
 
 
-def _list(x: object) -> Sequence[Any]:
+def _expect_list(x: object) -> Sequence[Any]:
     if not isinstance(x, list):
         raise TypeError("not a list")
     return cast("list[Any]", x)

@@ -45,7 +45,7 @@ def _check_inputs(graph: Graph, node: int, record: Node) -> None:
         if value is not None and value.port >= graph.op(value.node).output_count():
             raise VerificationError(
                 "an edge leaves from an output that does not exist",
-                where=_place(record),
+                where=_describe_node(record),
                 got=f"output {value.port} of {graph.op(value.node).kind}",
             )
     try:
@@ -58,29 +58,29 @@ def _check_facts(graph: Graph, node: int, record: Node) -> None:
     """Infer the node again and compare; the stored facts stay."""
     count = record.op.output_count()
     if len(record.types) != count or len(record.known) != count or len(record.names) != count:
-        raise VerificationError("types are not inferred", where=_place(record))
+        raise VerificationError("types are not inferred", where=_describe_node(record))
     stored, known = list(record.types), list(record.known)
     infer_node(graph, node)
     for before, after in zip(stored, record.types, strict=True):
         if not compatible(before, after):
             raise VerificationError(
                 "a stored type contradicts inference",
-                where=_place(record),
+                where=_describe_node(record),
                 got=before,
                 expected=after,
             )
     for old, new in zip(known, record.known, strict=True):
-        if old is not None and not _agree(old, new):
+        if old is not None and not _may_be_equal(old, new):
             raise VerificationError(
                 "a known value contradicts inference",
-                where=_place(record),
+                where=_describe_node(record),
                 got=str(old)[:200],
                 expected=str(new)[:200],
             )
     record.types, record.known = stored, known
 
 
-def _agree(old: Array, new: Array | None) -> bool:
+def _may_be_equal(old: Array, new: Array | None) -> bool:
     """Whether two known values may be the same."""
     if old is new:
         return True
@@ -94,5 +94,5 @@ def _size(value: object) -> bool:
     return isinstance(value, Expr)
 
 
-def _place(record: Node) -> str:
+def _describe_node(record: Node) -> str:
     return record.origin or f"{record.op.kind} {record.name!r}"

@@ -195,8 +195,8 @@ def decode_plan(data: Json, array: Arrays = _no_arrays) -> Plan:
     specs: tuple[Spec, ...] = decode(tuple[Spec, ...], fields["specs"])
     plain = {name: decode(kind, fields[name]) for name, kind in _PLAN.items()}
     whole = plain["target_key"], plain["precision"]
-    reader = _PlanDecoder(specs, [_read_dim(d) for d in _list(fields["dims"])], array, whole)
-    return Plan(**plain, regions=tuple([reader.region(r) for r in _list(fields["regions"])]))
+    reader = _PlanDecoder(specs, [_read_dim(d) for d in _expect_list(fields["dims"])], array, whole)
+    return Plan(**plain, regions=tuple([reader.region(r) for r in _expect_list(fields["regions"])]))
 
 
 def _fields(data: Json, names: set[str], what: str) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _fields(data: Json, names: set[str], what: str) -> dict[str, Any]:
     return cast("dict[str, Any]", data)
 
 
-def _list(data: Json) -> list[Any]:
+def _expect_list(data: Json) -> list[Any]:
     if type(data) is not list:
         raise invalid_data_error(data, "a list")
     return cast("list[Any]", data)
@@ -238,7 +238,7 @@ class _PlanDecoder:
         self._depth += 1
         fields = _fields(data, {*_BODY, "regions"}, "a body")
         plain: dict[str, Any] = {n: decode(kind, fields[n]) for n, kind in _BODY.items()}
-        regions = tuple([self.region(r) for r in _list(fields["regions"])])
+        regions = tuple([self.region(r) for r in _expect_list(fields["regions"])])
         self._depth -= 1
         return Plan(
             **plain,
@@ -254,32 +254,32 @@ class _PlanDecoder:
         return Region(
             **plain,
             dims=self.dims(fields["dims"]),
-            buffers=tuple([self.buffer(b) for b in _list(fields["buffers"])]),
-            steps=tuple([self.step(s) for s in _list(fields["steps"])]),
+            buffers=tuple([self.buffer(b) for b in _expect_list(fields["buffers"])]),
+            steps=tuple([self.step(s) for s in _expect_list(fields["steps"])]),
             terminal=None if fields["terminal"] is None else self.terminal(fields["terminal"]),
         )
 
     def terminal(self, data: Json) -> Terminal:
-        if len(_list(data)) != 6:
+        if len(_expect_list(data)) != 6:
             raise invalid_data_error(data, "a terminal's 6 parts")
-        op, inputs, outputs, name, reason, inside = _list(data)
+        op, inputs, outputs, name, reason, inside = _expect_list(data)
         ends = _slots(inputs), _ints(outputs)
-        bodies = tuple([self.body(b) for b in _list(inside)])
+        bodies = tuple([self.body(b) for b in _expect_list(inside)])
         return Terminal(_decode_op(op, self.array), *ends, _str(name), _str(reason), bodies)
 
     def dims(self, data: Json) -> tuple[Dim, ...]:
-        return tuple([self.dim(d) for d in _list(data)])
+        return tuple([self.dim(d) for d in _expect_list(data)])
 
     def dim(self, data: Json) -> Dim:
         if type(data) is not list:
             return _int(data)
         listed = cast("list[Any]", data)
-        return _entry(self.exprs, listed[0] if len(listed) == 1 else None, "a size's number")
+        return _look_up(self.exprs, listed[0] if len(listed) == 1 else None, "a size's number")
 
     def buffer(self, data: Json) -> Buffer:
-        if len(_list(data)) not in (9, 11):
+        if len(_expect_list(data)) not in (9, 11):
             raise invalid_data_error(data, "a buffer's 9 parts, or 11 of one that moves")
-        kind, dtype, shape, index, first, last, inside, offset, name, *moves = _list(data)
+        kind, dtype, shape, index, first, last, inside, offset, name, *moves = _expect_list(data)
         return Buffer(
             _str(kind),
             _dtype(dtype),
@@ -295,9 +295,13 @@ class _PlanDecoder:
         )
 
     def step(self, data: Json) -> Step:
-        if len(_list(data)) != 7 or _list(data)[0] not in ("host", "kernel", "control"):
+        if len(_expect_list(data)) != 7 or _expect_list(data)[0] not in (
+            "host",
+            "kernel",
+            "control",
+        ):
             raise invalid_data_error(data, "a step's 7 parts")
-        mark, first, second, third, fourth, fifth, sources = _list(data)
+        mark, first, second, third, fourth, fifth, sources = _expect_list(data)
         if mark == "host":
             op = _decode_op(first, self.array)
             ends = _slots(second), _ints(third)
@@ -307,7 +311,7 @@ class _PlanDecoder:
                 raise invalid_data_error(fourth, "a control step's 3 buffers")
             head = _str(first), _int(second), _maybe_int(third)
             return ControlStep(*head, *buffers, _str(fifth), _words(sources))
-        spec = _entry(self.specs, first, "a spec's number")
+        spec = _look_up(self.specs, first, "a spec's number")
         tables = _ints(second), _ints(third)
         return KernelStep(spec, *tables, self.dim(fourth), _str(fifth), _words(sources))
 
@@ -318,7 +322,7 @@ def _decode_op(data: Json, array: Arrays) -> Op:
     return decode_op(data, array)
 
 
-def _entry(table: Sequence[Any], number: Any, expected: str) -> Any:
+def _look_up(table: Sequence[Any], number: Any, expected: str) -> Any:
     if type(number) is not int or not 0 <= number < len(table):
         raise invalid_data_error(number, expected)
     return table[number]

@@ -29,10 +29,12 @@ def print_plan(plan: Plan) -> str:
 
 def _region(plan: Plan, number: int, region: Region) -> list[str]:
     sources = ", ".join(f"{s.symbol} = input {s.input} axis {s.axis}" for s in region.symbols)
-    slots = f"slots {_list(region.inputs)} -> {_list(region.outputs)}"
+    slots = f"slots {_format_slots(region.inputs)} -> {_format_slots(region.outputs)}"
     lines = [f"region {number}: {slots}{'; ' if sources else ''}{sources}"]
     if region.initialises:
-        lines.append(f"  only for the initial values of variables {_list(region.initialises)}")
+        lines.append(
+            f"  only for the initial values of variables {_format_slots(region.initialises)}"
+        )
     for c in region.checks:
         at = "" if c.step is None else f" at {c.step}"
         others = f"{region.dims[c.right]}{' or 1' if c.or_one else ''}"
@@ -41,7 +43,7 @@ def _region(plan: Plan, number: int, region: Region) -> list[str]:
     lines += [f"  {i} {describe_step(region, s)}" for i, s in enumerate(region.steps)]
     if region.terminal is not None:
         end = region.terminal
-        reads, writes = _list(end.inputs), _list(end.outputs)
+        reads, writes = _format_slots(end.inputs), _format_slots(end.outputs)
         lines.append(f"  then {end.op.kind} slots {reads} -> {writes}: {end.reason}")
         for n, body in enumerate(end.bodies):
             lines.append(f"    body {n}")
@@ -58,7 +60,7 @@ def _body(plan: Plan, body: Plan) -> list[str]:
     return lines
 
 
-def _list(items: Sequence[int | None]) -> str:
+def _format_slots(items: Sequence[int | None]) -> str:
     return ", ".join("_" if i is None else str(i) for i in items) or "none"
 
 
@@ -91,7 +93,7 @@ def describe_step(region: Region, step: Step) -> str:
         writes = ", ".join(f"b{b}" for b in step.outputs)
         return f"in Python: {step.op.kind} ({reads}) -> {writes}: {step.reason}"
     if isinstance(step, ControlStep):
-        return _control(region, step)
+        return _format_control(region, step)
     count = step.spec.output_count()
     reads = ", ".join(f"b{b}" for b in step.buffers[:-count])
     writes = ", ".join(f"b{b}" for b in step.buffers[-count:])
@@ -100,7 +102,7 @@ def describe_step(region: Region, step: Step) -> str:
     return f"{step.spec.family}{extent} ({reads}) -> {writes}: {named}"
 
 
-def _control(region: Region, step: ControlStep) -> str:
+def _format_control(region: Region, step: ControlStep) -> str:
     parts = [f"{step.kind} {step.target}"]
     if step.trips is not None:
         parts.append(f"at most {region.dims[step.trips]} times")

@@ -235,7 +235,7 @@ def _tensors_of_engine(graph: Graph, name: str, task: Task) -> Iterator[tuple[in
     """The graph's results that the file has tensors for, by position, as a reference engine
     computes them: it delivers HELD_BYTES at a time, and is made anew for each part."""
     tensors = [_tensor_of(graph, result) for result in graph.results]
-    for part in _parts(_sizes(graph, task.inputs)):
+    for part in _batch_by_bytes(_sizes(graph, task.inputs)):
         asked = list(dict.fromkeys(tensors[at] for at in part))
         theirs = make_engine(name, replace(task, inner=asked)).named()
         yield from ((at, theirs[tensors[at]]) for at in part if tensors[at] in theirs)
@@ -278,7 +278,7 @@ def _compute_results(
         yield at, ours.pop(0)
 
 
-def _parts(sizes: Sequence[int]) -> Iterator[list[int]]:
+def _batch_by_bytes(sizes: Sequence[int]) -> Iterator[list[int]]:
     """Positions in parts of HELD_BYTES, the last one of each included."""
     part, held = list[int](), 0
     for at, size in enumerate(sizes):

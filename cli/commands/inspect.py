@@ -85,9 +85,9 @@ def as_text(model: Model, summary: Summary) -> list[str]:
     lines += [f"output      {_port_text(p)}" for p in model.outputs]
     lines.append(f"parameters  {summary.parameters:,} ({format_bytes(summary.bytes)})")
     lines.append(f"arithmetic  {_flops(summary.flops)} a call")
-    lines.append(f"operations  {_counts(summary.operations)}")
-    lines.append(f"rewrites    {_counts(summary.fusions) or 'none apply'}")
-    lines.append(f"afterwards  {_counts(summary.after)}")
+    lines.append(f"operations  {_format_counts(summary.operations)}")
+    lines.append(f"rewrites    {_format_counts(summary.fusions) or 'none apply'}")
+    lines.append(f"afterwards  {_format_counts(summary.after)}")
     lines += [
         f"{label:11} {shorten_text(k)}: {shorten_text(v)}"
         for label, pairs in (
@@ -97,7 +97,9 @@ def as_text(model: Model, summary: Summary) -> list[str]:
         )
         for k, v in pairs.items()
     ]
-    lines += [f"body        {way}: {_counts(kinds)}" for way, kinds in summary.bodies.items()]
+    lines += [
+        f"body        {way}: {_format_counts(kinds)}" for way, kinds in summary.bodies.items()
+    ]
     return lines
 
 
@@ -106,7 +108,7 @@ def _port_text(port: PortInfo) -> str:
     return f"{port.name or '(no name)'}  {port.dtype}{shape}"
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _format_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in counts.items())
 
 

@@ -87,7 +87,7 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Drawing
     """Place boxes of these widths and heights; edges (from, to) go from lower to higher numbers."""
     layers = _Layers(sizes, edges)
     _order(layers)
-    x = _place(layers)
+    x = _place_centres(layers)
     left = min((x[i] - layers.widths[i] / 2 for i in range(len(x))), default=0.0) - MARGIN
     x = [v - left for v in x]
     heights = [
@@ -111,7 +111,7 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Drawing
 def _order(layers: _Layers) -> None:
     """Sort each layer so that few links cross."""
     many = len(layers.ranks) > _MAX_FULLY_SWEPT_BOXES
-    best, fewest = [list(layer) for layer in layers.layers], _crossings(layers)
+    best, fewest = [list(layer) for layer in layers.layers], _count_crossings(layers)
     for sweep in range(6 if many else 16):
         downwards = sweep % 2 == 0
         links = layers.up if downwards else layers.down
@@ -126,7 +126,7 @@ def _order(layers: _Layers) -> None:
             }
             layer.sort(key=lambda item: weight[item])
             place.update({item: n for n, item in enumerate(layer)})
-        crossings = _crossings(layers)
+        crossings = _count_crossings(layers)
         if crossings < fewest:
             best, fewest = [list(layer) for layer in layers.layers], crossings
         if not fewest:
@@ -134,7 +134,7 @@ def _order(layers: _Layers) -> None:
     layers.layers[:] = best
 
 
-def _crossings(layers: _Layers) -> int:
+def _count_crossings(layers: _Layers) -> int:
     """Pairs of links between neighbouring layers that cross."""
     total = 0
     for above, below in zip(layers.layers, layers.layers[1:], strict=False):
@@ -149,7 +149,7 @@ def _crossings(layers: _Layers) -> int:
     return total
 
 
-def _place(layers: _Layers) -> list[float]:
+def _place_centres(layers: _Layers) -> list[float]:
     """Centres along a rank: near the neighbours, lanes straight above all, nothing too close."""
     x = [0.0] * len(layers.ranks)
     for layer in layers.layers:

@@ -100,13 +100,13 @@ def take_picture(
     layout = lay_out([b.size for b in boxes], [(a, b) for a, b, _ in edges])
     old = None if before is None else {b.node: b for b in before.boxes}
     fresh = frozenset(
-        n for n, b in enumerate(boxes) if old is not None and _differs(old.get(b.node), b)
+        n for n, b in enumerate(boxes) if old is not None and _has_changed(old.get(b.node), b)
     )
     shown = [escape_text(c) for c in changes or ()]
     return Picture(escape_text(stage), boxes, edges, shown, layout, fresh)
 
 
-def _differs(before: Box | None, now: Box) -> bool:
+def _has_changed(before: Box | None, now: Box) -> bool:
     return before is None or before.title != now.title
 
 

@@ -62,7 +62,7 @@ class _Plan:
         return len(self.boxes) - 1
 
     def _region(self, number: int, region: Region) -> None:
-        roots = [_root(region, b) for b in range(len(region.buffers))]
+        roots = [_resolve_alias(region, b) for b in range(len(region.buffers))]
         writers: dict[int, int] = {}
         for b, buffer in enumerate(region.buffers):
             if buffer.kind == "input" and roots[b] == b:
@@ -141,7 +141,7 @@ def _accesses(step: Step) -> tuple[list[int], list[int]]:
     return reads, [] if step.index is None else [step.index]
 
 
-def _root(region: Region, b: int) -> int:
+def _resolve_alias(region: Region, b: int) -> int:
     """The buffer at the end of a chain of aliases."""
     while (parent := region.buffers[b].alias_of) is not None:
         b = parent

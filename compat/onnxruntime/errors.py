@@ -137,7 +137,7 @@ def raise_as(table: Mapping[type[Error], Named], *more: Named) -> Iterator[None]
 def join_error(error: Error, *named: Named) -> Error:
     """The same error, also of these classes."""
     missing = tuple(c for c in named if not isinstance(error, c))
-    return _rebuild(type(error), missing, _parts(error)) if missing else error
+    return _rebuild(type(error), missing, _error_fields(error)) if missing else error
 
 
 def wrong_argument(
@@ -148,7 +148,7 @@ def wrong_argument(
     return join_error(error, InvalidArgument, RuntimeError)
 
 
-def _parts(error: Error) -> dict[str, Any]:
+def _error_fields(error: Error) -> dict[str, Any]:
     names = ("what", "where", "got", "expected", "fix")
     return {name: getattr(error, name) for name in names}
 
@@ -160,7 +160,7 @@ def _rebuild(kind: type[Error], named: tuple[Named, ...], parts: dict[str, Any])
 @functools.cache
 def _join(kind: type[Error], named: tuple[Named, ...]) -> type[Error]:
     def reduce(self: Error) -> tuple[Any, ...]:
-        return _rebuild, (kind, named, _parts(self))
+        return _rebuild, (kind, named, _error_fields(self))
 
     shown = {"__module__": named[0].__module__, "__reduce__": reduce}
     return type(named[0].__name__, (kind, *named), shown)

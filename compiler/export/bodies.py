@@ -53,15 +53,17 @@ def _branch(
     ids: Callable[[Graph], dict[int, int]],
 ) -> Section:
     number = ids(body)
-    entries = [("input", _ends(port, number[body.parameters[i]])) for i, port in enumerate(fed)]
+    entries = [
+        ("input", _port_pair(port, number[body.parameters[i]])) for i, port in enumerate(fed)
+    ]
     entries += [
-        ("output", _ends(inputs + k, number[body.results[place]]))
+        ("output", _port_pair(inputs + k, number[body.results[place]]))
         for k, place in enumerate(results)
     ]
     return f"{branch}_port_map", entries
 
 
-def _ends(outside: int, inside: int) -> Pairs:
+def _port_pair(outside: int, inside: int) -> Pairs:
     return {"external_port_id": str(outside), "internal_layer_id": str(inside)}
 
 
@@ -74,18 +76,18 @@ def _write_iteration(
     for i, port in enumerate(op.ports):
         inside = number[parameters[i]]
         if port.mode == "iteration":
-            entries.append(("input", _ends(-1, inside) | {"purpose": "current_iteration"}))
+            entries.append(("input", _port_pair(-1, inside) | {"purpose": "current_iteration"}))
             continue
         slicing = _slice_attributes(port) if port.mode == "sliced" else {}
-        entries.append(("input", _ends(port.port, inside) | slicing))
+        entries.append(("input", _port_pair(port.port, inside) | slicing))
         if port.mode == "carried":
             ends = {"from-layer": str(number[results[port.back]]), "to-layer": str(inside)}
             back.append(("edge", ends))
     for k, output in enumerate(op.results):
         slicing = _slice_attributes(output) if output.mode == "joined" else {}
-        entries.append(("output", _ends(inputs + k, number[results[output.result]]) | slicing))
+        entries.append(("output", _port_pair(inputs + k, number[results[output.result]]) | slicing))
     if isinstance(op, Loop) and op.condition >= 0:
-        ends = _ends(-1, number[results[op.condition]])
+        ends = _port_pair(-1, number[results[op.condition]])
         entries.append(("output", ends | {"purpose": "execution_condition"}))
     return [("port_map", entries), *([("back_edges", back)] if back else [])]
 

@@ -66,7 +66,7 @@ def _region_layers(
     for n, step in enumerate(region.steps):
         inputs, outputs = _buffers(step)
         layer = _Layer(
-            step.name, _kind(step), _data(step, order + n, microseconds.get((number, n)))
+            step.name, _step_kind(step), _step_data(step, order + n, microseconds.get((number, n)))
         )
         known = [b for b in inputs if region.buffers[b].kind != CONSTANT]
         layer.reads = list(dict.fromkeys(place(b) for b in known))
@@ -93,13 +93,13 @@ def _buffers(step: Step) -> tuple[list[int], list[int]]:
     return list(step.buffers[:last]), list(step.buffers[last:])
 
 
-def _kind(step: Step) -> str:
+def _step_kind(step: Step) -> str:
     if isinstance(step, ControlStep):
         return step.kind
     return step.op.kind if isinstance(step, HostStep) else step.spec.family
 
 
-def _data(step: Step, order: int, time: float | None) -> dict[str, str]:
+def _step_data(step: Step, order: int, time: float | None) -> dict[str, str]:
     how = "Python" if isinstance(step, HostStep) else "native"
     info = _runtime_info(order, time, how, step.sources)
     if isinstance(step, KernelStep):

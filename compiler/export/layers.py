@@ -70,10 +70,10 @@ class NetWriter:
 
     def element(self, tag: str, attributes: Pairs | None = None) -> None:
         """An element without children."""
-        self.lines.append("\t" * self.indent + f"<{_head(tag, attributes)} />")
+        self.lines.append("\t" * self.indent + f"<{_open_tag(tag, attributes)} />")
 
     def open(self, tag: str, attributes: Pairs | None = None) -> None:
-        self.lines.append("\t" * self.indent + f"<{_head(tag, attributes)}>")
+        self.lines.append("\t" * self.indent + f"<{_open_tag(tag, attributes)}>")
         self.indent += 1
 
     def close(self, tag: str) -> None:
@@ -227,7 +227,7 @@ def _file_name(op: Op) -> tuple[str, str]:
     return XML_NAMES.get(op.kind, op.kind), f"opset{op.version}" if op.version else DIALECT
 
 
-def _head(tag: str, attributes: Pairs | None) -> str:
+def _open_tag(tag: str, attributes: Pairs | None) -> str:
     if not attributes:
         return tag
     return tag + "".join([f' {k}="{escape(v)}"' for k, v in attributes.items()])

@@ -40,13 +40,13 @@ def summarise(graph: Graph) -> Summary:
     optimised = graph.copy()
     trace = optimize(optimised, Options())
     return Summary(
-        operations=_kinds(graph),
+        operations=_count_kinds(graph),
         parameters=sum(c.data.size for c in constants),
         bytes=sum(c.dtype.nbytes(c.data.size) if c.dtype.bits else 0 for c in constants),
         flops=flops,
         fusions=dict(trace.hits().most_common()),
-        after=_kinds(optimised),
-        bodies={where: _kinds(body) for where, body in bodies},
+        after=_count_kinds(optimised),
+        bodies={where: _count_kinds(body) for where, body in bodies},
     )
 
 
@@ -68,7 +68,7 @@ def bodies_of(graph: Graph) -> list[tuple[str, Graph]]:
     return found
 
 
-def _kinds(graph: Graph) -> dict[str, int]:
+def _count_kinds(graph: Graph) -> dict[str, int]:
     skipped = ("Constant", "Parameter", "Result")
     kinds = Counter(k for n in graph.ids() if (k := graph.op(n).kind) not in skipped)
     return dict(kinds.most_common())

@@ -62,7 +62,7 @@ def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
     while not trace.is_exhausted:
         # A patch changes what rules see further away than its neighbourhood; the last sweep,
         # which changes nothing, is the proof that no rule fires any more.
-        found = _sweep(graph, passes.name, by_kind, trace, limit - hits)
+        found = _apply_everywhere(graph, passes.name, by_kind, trace, limit - hits)
         hits += found
         if not found:
             break
@@ -75,7 +75,7 @@ def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
     return hits
 
 
-def _sweep(
+def _apply_everywhere(
     graph: Graph, passname: str, by_kind: dict[str, list[Rule]], trace: Trace, limit: int
 ) -> int:
     """Ask the rules at every node, and again where something changed. Returns the hits."""
@@ -221,13 +221,13 @@ def _infer_onwards(graph: Graph, start: list[int]) -> None:
     pending = deque(start)
     while pending:
         node = pending.popleft()
-        before = _facts(graph, node)
+        before = _known_facts(graph, node)
         infer_node(graph, node)
-        if _facts(graph, node) != before:
+        if _known_facts(graph, node) != before:
             pending.extend(graph.consumers(node))
 
 
-def _facts(graph: Graph, node: int) -> list[object]:
+def _known_facts(graph: Graph, node: int) -> list[object]:
     record = graph.node(node)
     return [*record.types, *map(_known_key, record.known)]
 

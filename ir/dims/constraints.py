@@ -55,7 +55,7 @@ def require_equal(left: Dim, right: Dim, what: str) -> None:
     if known is False:
         raise ShapeError(what, got=f"{left} and {right}", expected="equal sizes")
     if known is None:
-        _note(ShapeConstraint(left, right, what))
+        _record_constraint(ShapeConstraint(left, right, what))
 
 
 def require_broadcast(have: Dim, want: Dim, what: str) -> None:
@@ -66,7 +66,7 @@ def require_broadcast(have: Dim, want: Dim, what: str) -> None:
     if not one and not same:
         # N is never N - 1: it is 1 then.
         wanted = 1 if same is False else want
-        _note(ShapeConstraint(have, wanted, what, or_one=one is None and same is None))
+        _record_constraint(ShapeConstraint(have, wanted, what, or_one=one is None and same is None))
 
 
 def require_at_least(least: Dim, size: Dim, what: str) -> None:
@@ -75,10 +75,10 @@ def require_at_least(least: Dim, size: Dim, what: str) -> None:
     if enough is False:
         raise ShapeError(what, got=f"{least} and {size}", expected="no less than the first")
     if enough is None:
-        _note(ShapeConstraint(maximum(least, size), size, what, least=least))
+        _record_constraint(ShapeConstraint(maximum(least, size), size, what, least=least))
 
 
-def _note(requirement: ShapeConstraint) -> None:
+def _record_constraint(requirement: ShapeConstraint) -> None:
     listener = _listener.get()
     if listener is not None:
         listener.append(requirement)

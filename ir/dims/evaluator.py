@@ -90,7 +90,7 @@ class _Program:
             if node in self._slots:
                 stack.pop()
                 continue
-            missing = [part for part in _parts(node) if part not in self._slots]
+            missing = [part for part in _operands_of(node) if part not in self._slots]
             if missing:
                 stack.extend(missing)
                 continue
@@ -118,7 +118,7 @@ class _Program:
             self.steps.append((slot, None, (), poly))
 
 
-def _parts(node: int | Expr | Atom) -> Sequence[int | Expr | Atom]:
+def _operands_of(node: int | Expr | Atom) -> Sequence[int | Expr | Atom]:
     if isinstance(node, Call):
         return args_of(node)
     if isinstance(node, Expr):

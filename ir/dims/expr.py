@@ -337,7 +337,7 @@ def _list_call_args(kind: str, arg: Dim) -> tuple[Dim, ...]:
     return (arg,)
 
 
-def _place(dim: Dim) -> tuple[int, str, str]:
+def _sort_key(dim: Dim) -> tuple[int, str, str]:
     return (1, f"{dim:030d}", "") if isinstance(dim, int) else (0, dim.text, dim.key)
 
 
@@ -346,14 +346,14 @@ def difference(a: Dim, b: Dim) -> dim_bounds.Interval:
     return interval_of(a - b)
 
 
-def _extreme(kind: str, a: Dim, b: Dim) -> Dim:
+def _build_extreme(kind: str, a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b) if kind == "max" else min(a, b)
     # Within one side nothing is superfluous already.
     right = _list_call_args(kind, b)
     left = [x for x in _list_call_args(kind, a) if not any(_is_beyond(kind, y, x) for y in right)]
     kept = left + [y for y in right if not any(_is_beyond(kind, x, y) for x in left)]
-    return kept[0] if len(kept) == 1 else _call(kind, tuple(sorted(kept, key=_place)))
+    return kept[0] if len(kept) == 1 else _call(kind, tuple(sorted(kept, key=_sort_key)))
 
 
 def _is_beyond(kind: str, a: Dim, b: Dim) -> bool:
@@ -363,11 +363,11 @@ def _is_beyond(kind: str, a: Dim, b: Dim) -> bool:
 
 
 def maximum(a: Dim, b: Dim) -> Dim:
-    return _extreme("max", a, b)
+    return _build_extreme("max", a, b)
 
 
 def minimum(a: Dim, b: Dim) -> Dim:
-    return _extreme("min", a, b)
+    return _build_extreme("min", a, b)
 
 
 def differ(a: Dim, b: Dim) -> bool:
@@ -392,7 +392,7 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         return a
     left = [x for x in _list_call_args("broadcast", a) if x != 1]
     right = [y for y in _list_call_args("broadcast", b) if y != 1 and y not in left]
-    kept = sorted(left + right, key=_place)
+    kept = sorted(left + right, key=_sort_key)
     # min(n, 64) besides n is n wherever the two broadcast.
     kept = [
         x for x in kept if [type(g) for g in _list_call_args("min", x) if g not in kept] != [int]

@@ -21,11 +21,11 @@ _MAX_SPLIT = 4  # arguments of a max, min or broadcast that is looked into
 
 
 def times(a: Interval, b: Interval) -> Interval:
-    ends = [_times(x, y) for x in a for y in b]
+    ends = [_multiply_bounds(x, y) for x in a for y in b]
     return min(ends), max(ends)
 
 
-def _times(x: float, y: float) -> float:
+def _multiply_bounds(x: float, y: float) -> float:
     if x == 0 or y == 0:  # the limit that matters: 0 times an unbounded size is 0
         return 0
     if x in (inf, -inf) or y in (inf, -inf):  # large ints do not convert to float
@@ -77,13 +77,13 @@ def interval(terms: Terms, level: int = 0) -> Interval:
     atoms = [atom for monomial in terms for atom, _ in monomial]
     # Plain arithmetic is exact unless an atom occurs twice or stands for a relation.
     if len(set(atoms)) != len(atoms):
-        found = _meet(found, _bound_shifted(terms))
+        found = _intersect(found, _bound_shifted(terms))
     if level < _MAX_RELAXED and any(isinstance(atom, Call) for atom in atoms):
-        found = _meet(found, _bound_relaxed(terms, level))
+        found = _intersect(found, _bound_relaxed(terms, level))
     return found
 
 
-def _meet(a: Interval, b: Interval) -> Interval:
+def _intersect(a: Interval, b: Interval) -> Interval:
     return max(a[0], b[0]), min(a[1], b[1])
 
 

@@ -180,7 +180,7 @@ def _refuse(x: object) -> NoReturn:
     raise VerificationError("a stored size is not valid", got=f"{x!r:.80}")
 
 
-def _list(x: object, budget: list[int]) -> Sequence[Any]:
+def _expect_list(x: object, budget: list[int]) -> Sequence[Any]:
     if not isinstance(x, list) or not x:
         _refuse("no list" if not isinstance(x, list) else "an empty list")
     items = cast("list[Any]", x)
@@ -201,15 +201,15 @@ def _dim(x: object, budget: list[int], depth: int) -> Dim:
         return _int(x)
     if depth > MAX_NESTING:
         raise VerificationError("a stored size is nested too deeply", expected=f"<= {MAX_NESTING}")
-    mark, *terms = _list(x, budget)
+    mark, *terms = _expect_list(x, budget)
     if mark != "+":
         _refuse(mark if isinstance(mark, str) else type(mark).__name__)
     out: Dim = 0
     for term in terms:
-        coefficient, *factors = _list(term, budget)
+        coefficient, *factors = _expect_list(term, budget)
         part: Dim = _int(coefficient)
         for factor in factors:
-            pair = _list(factor, budget)
+            pair = _expect_list(factor, budget)
             if len(pair) != 2 or not 1 <= _int(pair[1]) <= MAX_DEGREE:
                 _refuse("a factor")
             atom = _atom(pair[0], budget, depth)
@@ -220,7 +220,7 @@ def _dim(x: object, budget: list[int], depth: int) -> Dim:
 
 
 def _atom(x: object, budget: list[int], depth: int) -> Dim:
-    kind, *args = _list(x, budget)
+    kind, *args = _expect_list(x, budget)
     if kind == "sym":
         if len(args) not in (2, 3) or not isinstance(args[0], str):
             _refuse("a symbol")

@@ -189,7 +189,7 @@ def _union(options: tuple[Any, ...]) -> Decoder:
     by_kind: dict[type, list[Decoder]] = {}
     for option in ordered:
         read_one = _element if any_number and option is int else decoder(option)
-        for kind in _kinds(option):
+        for kind in _json_types(option):
             by_kind.setdefault(kind, []).append(read_one)
 
     def read(data: Any) -> Any:
@@ -212,7 +212,7 @@ def _kind(data: Any) -> type:
     return data.__class__
 
 
-def _kinds(option: Any) -> tuple[type, ...]:
+def _json_types(option: Any) -> tuple[type, ...]:
     """The types of JSON values that an option of a union may be written as."""
     if option in (type(None), bool, int, str):
         return (option,)

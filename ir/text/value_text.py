@@ -76,7 +76,7 @@ def show_attributes(op: Op) -> str:
         elif isinstance(value, Program):
             parts.append(f"{attribute.name}={json.dumps(show_program(value))}")
         else:
-            parts.append(f"{attribute.name}={_show(value)}")
+            parts.append(f"{attribute.name}={_format_json(value)}")
     return ", ".join(parts)
 
 
@@ -100,7 +100,7 @@ def _show_data(data: Array) -> str:
     return json.dumps(flat.astype(np.float32).tolist())
 
 
-def _show(value: Any) -> str:
+def _format_json(value: Any) -> str:
     if isinstance(value, DType):
         return value.value
     if isinstance(value, Expr) and all(s.lo == 0 and s.hi is None for s in value.symbols()):
@@ -108,7 +108,7 @@ def _show(value: Any) -> str:
     if isinstance(value, tuple) and any(
         isinstance(v, Expr) for v in cast("tuple[Any, ...]", value)
     ):
-        return "[" + ", ".join(_show(v) for v in cast("tuple[Any, ...]", value)) + "]"
+        return "[" + ", ".join(_format_json(v) for v in cast("tuple[Any, ...]", value)) + "]"
     return json.dumps(encode(value))
 
 

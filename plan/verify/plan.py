@@ -32,12 +32,12 @@ def _verify_body(plan: Plan, constants: Sequence[PlanConstant], inside: str, dep
         raise plan_error("a plan's bodies nest too deep", inside, depth)
     defined: set[int] = set()
     for port in plan.inputs:
-        _slot(plan, port.slot, f"input {port.name!r}")
+        _check_slot(plan, port.slot, f"input {port.name!r}")
         if port.slot in defined:
             raise plan_error("two inputs share a slot", f"input {port.name!r}", port.slot)
         defined.add(port.slot)
     for slot, constant in plan.constant_slots:
-        _slot(plan, slot, "constant slots")
+        _check_slot(plan, slot, "constant slots")
         check_index(constant, len(constants), "constant slots", "constant")
         made, t = constants[constant], plan.slots[slot]
         if made.layout is not None:
@@ -51,18 +51,18 @@ def _verify_body(plan: Plan, constants: Sequence[PlanConstant], inside: str, dep
     for number, region in enumerate(plan.regions):
         where = f"{inside}region {number}"
         ready = first if region.initialises else defined
-        _need(region.inputs, ready, where)
+        _require_defined(region.inputs, ready, where)
         verify_region(region, constants, where)
         for slot in region.outputs:
-            _slot(plan, slot, where)
-        _agree(plan, region, where)
+            _check_slot(plan, slot, where)
+        _check_region_slots(plan, region, where)
         made = list(region.outputs)
         ready.update(made)
         if region.terminal is not None:
             needed = [s for s in region.terminal.inputs if s is not None]
-            _need(needed, ready, f"{where}, {region.terminal.name or 'terminal'}")
+            _require_defined(needed, ready, f"{where}, {region.terminal.name or 'terminal'}")
             for slot in region.terminal.outputs:
-                _slot(plan, slot, where)
+                _check_slot(plan, slot, where)
             made += region.terminal.outputs
             ready.update(region.terminal.outputs)
             _verify_terminal(region.terminal, constants, where, depth)
@@ -70,8 +70,8 @@ def _verify_body(plan: Plan, constants: Sequence[PlanConstant], inside: str, dep
         first.update(made)
         define_variables(plan, due[number], first, defined)
         first.update(plan.variables[n].slot for n in due[number])
-    _need([p.slot for p in plan.outputs], defined, "outputs")
-    _need([v.after for v in plan.variables], defined, "variables")
+    _require_defined([p.slot for p in plan.outputs], defined, "outputs")
+    _require_defined([v.after for v in plan.variables], defined, "variables")
 
 
 def _verify_terminal(
@@ -95,7 +95,7 @@ def _verify_terminal(
         _verify_body(body, constants, here, depth + 1)
 
 
-def _agree(plan: Plan, region: Region, where: str) -> None:
+def _check_region_slots(plan: Plan, region: Region, where: str) -> None:
     """Region inputs are tensors; buffers have the types and ranks of their slots."""
     for slot in region.inputs:
         if not isinstance(plan.slots[slot], TensorType):
@@ -130,11 +130,11 @@ def _verify_constant(c: PlanConstant) -> None:
             )
 
 
-def _slot(plan: Plan, slot: int, where: str) -> None:
+def _check_slot(plan: Plan, slot: int, where: str) -> None:
     check_index(slot, len(plan.slots), where, "slot")
 
 
-def _need(slots: Sequence[int], defined: set[int], where: str) -> None:
+def _require_defined(slots: Sequence[int], defined: set[int], where: str) -> None:
     missing = [s for s in slots if s not in defined]
     if missing:
         raise plan_error("a slot is read before it is written", where, missing[:5])

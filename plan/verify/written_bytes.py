@@ -123,7 +123,7 @@ def fill_shape(pieces: Sequence[Piece], shape: Sequence[int]) -> bool:
     if len(found) < len(grids) or len(found) > 64:
         return False
     apart = all(
-        any(_differ(*pair) for pair in zip(a, b, strict=True))
+        any(_are_disjoint(*pair) for pair in zip(a, b, strict=True))
         for n, a in enumerate(found)
         for b in found[:n]
     )
@@ -163,7 +163,7 @@ def grid_of(piece: Piece, shape: Sequence[int]) -> Grid | None:
     return tuple(found.get(n, (first[n], 1, 1)) for n in range(len(shape)))
 
 
-def _differ(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
+def _are_disjoint(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
     """Whether two progressions have no number in common."""
     (a0, a_step, a_count), (b0, b_step, b_count) = a, b
     disjoint = a0 + (a_count - 1) * a_step < b0 or b0 + (b_count - 1) * b_step < a0

@@ -234,7 +234,7 @@ class Container:
                 listed.append(pieces[n].memory[skip : skip + end - at])
             else:
                 until = min(end, starts[n]) if n < len(pieces) else end
-                listed.append(self._waste()[at - begin : until - begin])
+                listed.append(self._scratch_memory()[at - begin : until - begin])
             at += len(listed[-1])
         at = begin
         for first in range(0, len(listed), _MAX_PIECES_PER_CALL):
@@ -246,7 +246,7 @@ class Container:
         if digest.hexdigest() != self._digests[chunk]:
             self._raise_damaged(begin, end, digest.hexdigest(), self._digests[chunk])
 
-    def _waste(self) -> memoryview:
+    def _scratch_memory(self) -> memoryview:
         """Memory of this thread for bytes that only their digest needs."""
         held = getattr(self._scratch, "memory", None)
         if held is None:
@@ -279,10 +279,10 @@ class Container:
             if count == 0 and any(memory):
                 raise self.fail("the artefact became shorter while it was read", f"{offset} bytes")
             offset += count
-            memory = _rest(memory, count)
+            memory = _remaining_views(memory, count)
 
 
-def _rest(memory: list[memoryview], count: int) -> list[memoryview]:
+def _remaining_views(memory: list[memoryview], count: int) -> list[memoryview]:
     """The rest to fill after `count` bytes."""
     for n, part in enumerate(memory):
         if count < len(part):

@@ -97,7 +97,7 @@ class Artifact:
         listed = content.get("plans")
         if not isinstance(listed, list):
             raise self._file.fail("the manifest lists no plans", repr(listed)[:80], "a list")
-        self.plans = [p for entry in listed if (p := self._entry(entry)) is not None]
+        self.plans = [p for entry in listed if (p := self._read_entry(entry)) is not None]
 
     def _require_extensions(self, content: dict[str, Any]) -> None:
         """Refuse a file whose operations of users are not registered."""
@@ -121,7 +121,7 @@ class Artifact:
             raise self._file.fail(f"the manifest's {name} is wrong", repr(number)[:80], expected)
         return cast(int, number)
 
-    def _entry(self, entry: Any) -> PlanEntry | None:
+    def _read_entry(self, entry: Any) -> PlanEntry | None:
         if not isinstance(entry, dict) or not isinstance(entry.get("version"), str):
             raise self._file.fail("the manifest lists a bad plan", repr(entry)[:80])
         if entry["version"] != version():
@@ -183,7 +183,7 @@ class Artifact:
         with self.report_as_file_error("a stored plan is broken", entry.section):
             if set(data) != {"plan", "weights"}:
                 raise invalid_data_error(sorted(data)[:9], "plan, weights")
-            places = self._places(data["weights"])
+            places = self._read_slices(data["weights"])
             reader = PlanReader(places, self._file)
             plan = reader.plan = decode_plan(data["plan"], reader.inner_array)
             if plan.target_key != entry.target.key():
@@ -201,7 +201,7 @@ class Artifact:
                 )
         return reader
 
-    def _places(self, table: Any) -> list[SectionSlice]:
+    def _read_slices(self, table: Any) -> list[SectionSlice]:
         """The places of all arrays. No two overlap unless they are the same bytes."""
         if not isinstance(table, list):
             raise invalid_data_error(table, "a table of weights")

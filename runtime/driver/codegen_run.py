@@ -95,7 +95,7 @@ def _set_flushing(f: Function, flushing: StackVariable, wanted: Value) -> None:
         flushing.set(wanted)
 
 
-def _follows(f: Function, pool: Value, now: Value) -> Value:
+def _count_quick_calls(f: Function, pool: Value, now: Value) -> Value:
     """1 if a call that finds all workers asleep has followed _STREAK others, else 0. The count then
     begins again: it takes a few calls until the workers are there."""
     follows = f.icmp("sle", now, get_word(f, pool, POOL_UNTIL, "monotonic"))
@@ -171,7 +171,7 @@ def _write_walk(
         alone = f.op("i1", f"and {f.icmp('eq', wake, 0)}, {f.icmp('sge', threads, 0).text}")
         with f.if_(f.op("i1", f"and {alone}, {f.icmp('eq', awake, 0).text}")):
             began.set(read_clock(f))
-            wake_pending.set(_follows(f, pool, began.get()))
+            wake_pending.set(_count_quick_calls(f, pool, began.get()))
         wants = f.icmp("ne", f.or_(wake, wake_pending.get()), 0)
         with f.if_(f.op("i1", f"and {unstarted}, {wants.text}")):
             set_word(f, call, CALL_BUSY, 0)

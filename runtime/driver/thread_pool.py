@@ -57,9 +57,9 @@ class ThreadPool:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._closed = not driver.threads
-        self._wipe()
+        self._reset_block()
 
-    def _wipe(self) -> None:
+    def _reset_block(self) -> None:
         self.block[:] = 0
         self.block[words.POOL_CPU] = -1
         self.block[words.POOL_THREADS] = -1 if self._closed else 0
@@ -75,7 +75,7 @@ class ThreadPool:
             if self._closed:
                 return
             if not self.block[words.POOL_SPIN]:
-                self.block[words.POOL_SPIN] = self._pauses(SPIN_SECONDS)
+                self.block[words.POOL_SPIN] = self._count_pauses(SPIN_SECONDS)
             while len(self._threads) < min(workers, MAX_WORKERS):
                 name = f"irc-worker-{len(self._threads) + 1}"
                 t = threading.Thread(
@@ -103,7 +103,7 @@ class ThreadPool:
         )
         self.block[words.POOL_CPU] = -1
 
-    def _pauses(self, seconds: float) -> int:
+    def _count_pauses(self, seconds: float) -> int:
         """Pauses that take about that long on this machine (tens of ns to over 100 each)."""
         n = 2000
         best = 1.0
@@ -129,7 +129,7 @@ class ThreadPool:
         """In a child: the threads are gone, whatever they were doing."""
         self._threads.clear()
         self._lock = threading.Lock()
-        self._wipe()
+        self._reset_block()
 
 
 _pool: ThreadPool | None = None

@@ -56,7 +56,9 @@ def as_array(name: str, wanted: TensorType, value: Any, *, live: bool = False) -
                 raise _unreadable_error(name, wanted, value, error) from error
     if any(hasattr(value, i) for i in _INTERFACES):
         if live and not hasattr(value, "__array_interface__"):
-            raise _refusal(name, wanted, _kind(value), "bind numpy.asarray(value), which you keep")
+            raise _refusal(
+                name, wanted, _type_name(value), "bind numpy.asarray(value), which you keep"
+            )
         try:
             return np.asarray(value)
         except Exception as error:  # whatever the other package raises
@@ -85,14 +87,17 @@ def _is_elsewhere(value: Any) -> bool:
         return False
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _unreadable_error(name: str, wanted: TensorType, value: Any, error: Exception) -> InputError:
     text = " ".join(str(error).split())[:200]
     return _refusal(
-        name, wanted, f"{_kind(value)}: {text}", "pass a detached, dense array in the CPU's memory"
+        name,
+        wanted,
+        f"{_type_name(value)}: {text}",
+        "pass a detached, dense array in the CPU's memory",
     )
 
 

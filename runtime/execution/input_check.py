@@ -87,7 +87,9 @@ def check_value(name: str, wanted: Type, value: Any) -> None:
             )
         for key, element in cast("Mapping[Any, Any]", value).items():
             _check_key(name, wanted, key)
-            check_value(f"{name}[{key!r}]", wanted.element, _number(wanted.element, element))
+            check_value(
+                f"{name}[{key!r}]", wanted.element, _convert_python_number(wanted.element, element)
+            )
     elif isinstance(value, list | tuple):
         for i, element in enumerate(cast("Sequence[Any]", value)):
             check_value(f"{name}[{i}]", wanted.element, element)
@@ -104,7 +106,7 @@ def _check_key(name: str, wanted: MapType, key: Any) -> None:
         good = isinstance(key, str)
     else:
         whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
-        good = whole and _fits(int(key), wanted.key)
+        good = whole and _is_in_range(int(key), wanted.key)
     if not good:
         raise InputError(
             f"input {name!r} has a key of another type",
@@ -113,7 +115,7 @@ def _check_key(name: str, wanted: MapType, key: Any) -> None:
         )
 
 
-def _number(wanted: Type, value: Any) -> Any:
+def _convert_python_number(wanted: Type, value: Any) -> Any:
     """Python's numbers and text, which have no element type of their own, as an array of the type
     that a map of `wanted` holds for them; anything else as it is."""
     if isinstance(value, np.generic):
@@ -123,12 +125,12 @@ def _number(wanted: Type, value: Any) -> Any:
     if isinstance(value, str):
         return np.array(value, object)
     number = type(value) in (int, float) and wanted.dtype.is_float
-    if number or (type(value) is int and wanted.dtype.is_int and _fits(value, wanted.dtype)):
+    if number or (type(value) is int and wanted.dtype.is_int and _is_in_range(value, wanted.dtype)):
         return np.zeros((), wanted.dtype.numpy)
     return value
 
 
-def _fits(value: int, dtype: DType) -> bool:
+def _is_in_range(value: int, dtype: DType) -> bool:
     bits = dtype.bits - dtype.is_signed
     return (-1 << bits if dtype.is_signed else 0) <= value < 1 << bits
 

@@ -41,7 +41,7 @@ def timed_walk(times: list[StepTime]) -> Callable[[BoundRegion], None]:
             if isinstance(segment, NativeSegment):
                 # Entries are made behind all steps: what Python does between two of them cools
                 # caches and units down.
-                parts = _parts(instance, segment)
+                parts = _split_segment(instance, segment)
                 taken: list[float] = []
                 for _, part in parts:
                     start = time.perf_counter()
@@ -49,17 +49,19 @@ def timed_walk(times: list[StepTime]) -> Callable[[BoundRegion], None]:
                     taken.append(time.perf_counter() - start)
                 for (first, part), seconds in zip(parts, taken, strict=True):
                     number = instance.code.tables.kernels[first]
-                    entry = _entry(instance, number, seconds, first)
+                    entry = _make_step_time(instance, number, seconds, first)
                     times.append(replace(entry, denormals=part.met_denormals()))
             else:
                 start = time.perf_counter()
                 bound.run_host(segment)
-                times.append(_entry(instance, segment, time.perf_counter() - start))
+                times.append(_make_step_time(instance, segment, time.perf_counter() - start))
 
     return walk
 
 
-def _parts(instance: RegionInstance, segment: NativeSegment) -> list[tuple[int, NativeSegment]]:
+def _split_segment(
+    instance: RegionInstance, segment: NativeSegment
+) -> list[tuple[int, NativeSegment]]:
     """Each kernel of a segment alone, and each loop or branch with all that is in it; with the
     number of its first native step."""
     numbers, steps = instance.code.tables.kernels, instance.code.region.steps
@@ -80,7 +82,9 @@ def _parts(instance: RegionInstance, segment: NativeSegment) -> list[tuple[int, 
     return found
 
 
-def _entry(instance: RegionInstance, number: int, seconds: float, kernel: int = -1) -> StepTime:
+def _make_step_time(
+    instance: RegionInstance, number: int, seconds: float, kernel: int = -1
+) -> StepTime:
     """The entry of step `number`, the region's kernel number `kernel` if it is one."""
     step, region = instance.code.region.steps[number], instance.code.number
     if isinstance(step, HostStep):

@@ -138,7 +138,7 @@ class CompiledRegion:
             self.tables.shape(sizes, b) if b >= 0 else tuple(shapes[n])
             for n, b in enumerate(self.places[INPUT])
         ]
-        placement = self._place(sizes)
+        placement = self._make_placement(sizes)
         need = self._check_memory(sizes, placement)
         parts = self.limits.threads
         flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
@@ -192,7 +192,7 @@ class CompiledRegion:
         start = int(self.tables.step_dims_start[n])
         return lambda size: int(dims[start + size.index]) if isinstance(size, RuntimeDim) else size
 
-    def _place(self, sizes: RegionSizes) -> Placement:
+    def _make_placement(self, sizes: RegionSizes) -> Placement:
         need = sizes.nbytes[self.arena]
         least = live_peak(need, self._first, self._last)
         allowed = max(least * _MAX_ARENA_GROWTH, _SMALL_ARENA_BYTES)

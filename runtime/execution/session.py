@@ -123,7 +123,7 @@ class Session:
         seconds of each step, which is then run on its own.
         InputError, ExecutionError, MemoryLimitError.
         """
-        context = self._take()
+        context = self._take_context()
         try:
             last = context.last
             if last is not None and out is None and times is None:
@@ -143,7 +143,7 @@ class Session:
         if self._closed:
             raise ExecutionError("the model is closed", fix="compile or load it again")
 
-    def _take(self) -> ExecutionContext:
+    def _take_context(self) -> ExecutionContext:
         """A context that no other thread uses. It goes back into the pool."""
         try:
             return self._pool.pop()

@@ -190,10 +190,10 @@ class VariableStore:
                 continue
             source = appended.get(n)
             grows = source is not None and region.inputs[source] == self.variables[number].slot
-            found.append(self._room(number, slots, grows, *result_type(n)))
+            found.append(self._memory_for(number, slots, grows, *result_type(n)))
         return found
 
-    def _room(
+    def _memory_for(
         self,
         number: int,
         slots: Sequence[Any],

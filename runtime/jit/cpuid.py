@@ -54,7 +54,7 @@ def known_features(ask: Callable[[], frozenset[str]]) -> frozenset[str]:
     cache = default_cache()
     if cache is None or not sys.platform.startswith("linux"):
         return ask()
-    key = hashlib.sha256(b"features " + _version() + _words(cache)).hexdigest()
+    key = hashlib.sha256(b"features " + _version() + _feature_words(cache)).hexdigest()
     data = cache.get(key)
     found = None if data is None else _decode_features(data)
     if found is None:
@@ -78,7 +78,7 @@ def _decode_features(data: bytes) -> frozenset[str] | None:
     return frozenset(names) if good else None
 
 
-def _words(cache: CodeCache) -> bytes:
+def _feature_words(cache: CodeCache) -> bytes:
     """Everything that features are read from. Nothing in it depends on the CPU it is read on."""
     target = generic_target("plain")
     library = load_objects([kept_code(_TEXT, target, cache)], ["irc_cpuid", "irc_xcr0"], target)

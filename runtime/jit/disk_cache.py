@@ -150,7 +150,7 @@ class DiskCache:
         entries = self.entries()
         for entry in entries:
             self._remove(entry.key)
-        self._sweep(time.time() - _STALE_SECONDS)
+        self._remove_stale_files(time.time() - _STALE_SECONDS)
         return len(entries)
 
     def _list_files(self) -> list[tuple[str, os.stat_result]]:
@@ -166,7 +166,7 @@ class DiskCache:
             if self._opened is not None:
                 self._opened.remove(name)
 
-    def _sweep(self, before: float) -> None:
+    def _remove_stale_files(self, before: float) -> None:
         """Remove what writers left that were killed before then."""
         for name, status in self._list_files():
             if name.startswith(_NEW) and status.st_mtime < before:
@@ -184,7 +184,7 @@ class DiskCache:
     def _trim(self) -> int:
         """Remove the entries used longest ago; returns the bytes that are left. A large cache is
         trimmed by a sixteenth more, so that the next entry does not come to look again."""
-        self._sweep(time.time() - _STALE_SECONDS)
+        self._remove_stale_files(time.time() - _STALE_SECONDS)
         entries = self.entries()
         total = sum(e.size for e in entries)
         wanted = self.limit - (self.limit // 16 if self.limit > _MIN_TRIM_SLACK_BYTES else 0)

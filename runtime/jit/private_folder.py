@@ -70,7 +70,7 @@ class PrivateFolder:
         """The content of a file. OSError where there is none; NotPrivateError where it is a link or
         not a regular file, is larger, and where another user owns it or can write to it."""
         try:
-            fd = os.open(self._at(name), os.O_RDONLY | _NO_LINK, dir_fd=self._fd)
+            fd = os.open(self._path_of(name), os.O_RDONLY | _NO_LINK, dir_fd=self._fd)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link, a socket
                 raise
@@ -87,9 +87,13 @@ class PrivateFolder:
         """Store a file as a whole: written under the name `new`, then renamed."""
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINK
         try:
-            with os.fdopen(os.open(self._at(new), flags, 0o600, dir_fd=self._fd), "wb") as file:
+            with os.fdopen(
+                os.open(self._path_of(new), flags, 0o600, dir_fd=self._fd), "wb"
+            ) as file:
                 file.write(content)
-            os.replace(self._at(new), self._at(name), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            os.replace(
+                self._path_of(new), self._path_of(name), src_dir_fd=self._fd, dst_dir_fd=self._fd
+            )
         except BaseException:
             with contextlib.suppress(OSError):
                 self.remove(new)
@@ -97,12 +101,12 @@ class PrivateFolder:
 
     def remove(self, name: str) -> None:
         """Remove a file or a link."""
-        os.unlink(self._at(name), dir_fd=self._fd)
+        os.unlink(self._path_of(name), dir_fd=self._fd)
 
     def touch(self, name: str) -> None:
         """Set the time of a file's last use to now."""
         if self._fd is None:
-            os.utime(self._at(name))
+            os.utime(self._path_of(name))
         else:
             os.utime(name, dir_fd=self._fd, follow_symlinks=False)
 
@@ -115,7 +119,7 @@ class PrivateFolder:
                     if stat.S_ISREG(found.st_mode):
                         yield item.name, found
 
-    def _at(self, name: str) -> str:
+    def _path_of(self, name: str) -> str:
         return name if self._fd is not None else os.path.join(self.path, name)
 
 

@@ -47,12 +47,16 @@ class TensorWriter:
             proto.raw_data = bytes(data)
             return proto
         proto.data_location = TensorProto.EXTERNAL
-        pairs = {"location": self._location, "offset": self._place(data, size), "length": size}
+        pairs = {
+            "location": self._location,
+            "offset": self._store_bytes(data, size),
+            "length": size,
+        }
         for key, value in pairs.items():
             proto.external_data.add(key=key, value=str(value))
         return proto
 
-    def _place(self, data: bytes | memoryview, size: int) -> int:
+    def _store_bytes(self, data: bytes | memoryview, size: int) -> int:
         """The offset of these bytes; they are written unless they are there already."""
         key = size, hashlib.blake2b(data, digest_size=32).digest()
         found = self._offsets.get(key)

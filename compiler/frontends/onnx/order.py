@@ -37,7 +37,7 @@ def sort_nodes(
     is defined twice or nowhere, and for a cycle (with its path).
     """
     producer = _producers(nodes, set(given), where)
-    reads = [_reads(node) for node in nodes]
+    reads = [_names_read(node) for node in nodes]
     known = producer.keys() | set(given)
     for position, node in enumerate(nodes):
         for name in reads[position]:
@@ -77,7 +77,7 @@ def _producers(nodes: Sequence[NodeProto], given: set[str], where: str) -> dict[
     return producer
 
 
-def _reads(node: NodeProto) -> list[str]:
+def _names_read(node: NodeProto) -> list[str]:
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         if attribute.HasField("g"):

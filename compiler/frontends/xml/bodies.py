@@ -149,7 +149,7 @@ class _IterationReader:
                 place = _inner_index(self.layer, entry, self.body, graph.results, "Result")
                 if entry.attributes.get("purpose") == "execution_condition":
                     _insert_once(self.layer, entry, condition, 0, place)
-                if _number(self.layer, entry, "external_port_id") != _LOOP_PORT:
+                if _read_number(self.layer, entry, "external_port_id") != _LOOP_PORT:
                     output = self._output(entry, place)
                     _insert_once(
                         self.layer, entry, outputs, _outer_output(self.layer, entry), output
@@ -174,8 +174,8 @@ class _IterationReader:
         """Places of parameters to the places of the results that come back to them."""
         back: dict[int, int] = {}
         for source, target in self.layer.back_edges:
-            result = self._place(source, self.body.graph.results, "Result")
-            parameter = self._place(target, self.body.graph.parameters, "Parameter")
+            result = self._index_of_layer(source, self.body.graph.results, "Result")
+            parameter = self._index_of_layer(target, self.body.graph.parameters, "Parameter")
             if parameter in back:
                 raise self.layer.error(
                     "two back edges lead to one Parameter",
@@ -185,7 +185,7 @@ class _IterationReader:
             back[parameter] = result
         return back
 
-    def _place(self, layer_id: int, listed: list[int], kind: str) -> int:
+    def _index_of_layer(self, layer_id: int, listed: list[int], kind: str) -> int:
         node = self.body.nodes.get(layer_id)
         if node is None or node not in listed:
             raise self.layer.error(
@@ -219,16 +219,18 @@ class _IterationReader:
     def _read_slicing(self, entry: MapEntry) -> tuple[int, dict[str, int]]:
         """Axis and the other numbers of a sliced input or joined output."""
         given: dict[str, Any] = {
-            name: _number(self.layer, entry, name) for name in _PARTS if name in entry.attributes
+            name: _read_number(self.layer, entry, name)
+            for name in _PARTS
+            if name in entry.attributes
         }
         if given.get("stride") == 0:
             raise _error(self.layer, entry, "a stride of 0", _tag(entry), "any other stride")
         if given.get("part_size", 1) < 1:
             raise _error(self.layer, entry, "a part without size", given["part_size"], "1 or more")
-        return _number(self.layer, entry, "axis"), given
+        return _read_number(self.layer, entry, "axis"), given
 
 
-def _number(layer: XmlLayer, entry: MapEntry, name: str) -> int:
+def _read_number(layer: XmlLayer, entry: MapEntry, name: str) -> int:
     text = entry.attributes.get(name)
     if text is None:
         raise _error(
@@ -241,7 +243,7 @@ def _inner_index(
     layer: XmlLayer, entry: MapEntry, body: Bodies, listed: list[int], kind: str
 ) -> int:
     """The place of a body's layer among the body's parameters or results."""
-    number = _number(layer, entry, "internal_layer_id")
+    number = _read_number(layer, entry, "internal_layer_id")
     node = body.nodes.get(number)
     if node is None or node not in listed:
         raise _error(
@@ -263,7 +265,7 @@ def _outer_output(layer: XmlLayer, entry: MapEntry) -> int:
 
 
 def _outer_index(layer: XmlLayer, entry: MapEntry, ids: list[int], side: str) -> int:
-    number = _number(layer, entry, "external_port_id")
+    number = _read_number(layer, entry, "external_port_id")
     if number not in ids:
         what = f"a port map names an {side} port that does not exist"
         raise _error(layer, entry, what, number, f"one of {ids[:20]}" if ids else f"an {side}")

@@ -63,10 +63,10 @@ class XmlSymbols:
                 expected=layer.data.get("shape"),
             )
         for dim in dims:
-            self._remember(layer, dim)
+            self._record_bounds(layer, dim)
         return dims
 
-    def _remember(self, layer: XmlLayer, dim: Dim) -> None:
+    def _record_bounds(self, layer: XmlLayer, dim: Dim) -> None:
         for found in dim.symbols() if isinstance(dim, Expr) else ():
             limits = self._bounds.setdefault(found.name, (found.lo, found.hi))
             if limits != (found.lo, found.hi):

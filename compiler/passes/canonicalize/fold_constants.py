@@ -74,7 +74,7 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
             return MatchFailure(f"folding takes {work} units of work where {work_left[0]} are left")
         work_left[0] -= work
         try:
-            arrays = op.evaluate(*op.slots([_data(graph, v) for v in graph.inputs(node)]))
+            arrays = op.evaluate(*op.slots([_constant_data(graph, v) for v in graph.inputs(node)]))
         except Error as error:
             return MatchFailure(f"evaluation fails: {error.what}")
         except (ValueError, TypeError, IndexError, ArithmeticError) as error:
@@ -99,7 +99,7 @@ def _is_weight(graph: Graph, node: int, depth: int) -> bool:
     return any(graph.op(r).kind in _READERS or _is_weight(graph, r, depth - 1) for r in readers)
 
 
-def _data(graph: Graph, value: Value | None) -> Array | None:
+def _constant_data(graph: Graph, value: Value | None) -> Array | None:
     op = None if value is None else graph.op(value.node)
     return op.data if isinstance(op, Constant) else None
 

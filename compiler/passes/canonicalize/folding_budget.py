@@ -55,14 +55,18 @@ def folding_work(graph: Graph, node: int) -> int:
     touched, read = sum(sizes), max(1, sum(sizes[: len(values)]))
     if isinstance(op, Elementwise | Reduction) or op.kind in _TOUCHES:
         return max(1, touched) * _WEIGHTS.get(op.kind, 1)
-    flops = _places(graph, node, op) if isinstance(op, Einsum) else operation_flops(graph, node)
+    flops = (
+        _count_einsum_elements(graph, node, op)
+        if isinstance(op, Einsum)
+        else operation_flops(graph, node)
+    )
     flops = bounds(flops)[1]
     if flops:
         return touched + flops // _FLOPS_PER_WORK
     return max(1, touched - read) * read * (_PYTHON_ELEMENT_WORK if isinstance(op, OnnxNode) else 1)
 
 
-def _places(graph: Graph, node: int, op: Einsum) -> Dim:
+def _count_einsum_elements(graph: Graph, node: int, op: Einsum) -> Dim:
     """Of all letters together, and of the axes that dots stand for in each operand."""
     sizes: dict[object, Dim] = {}
     for n, (term, value) in enumerate(zip(op.terms()[0], graph.inputs(node), strict=True)):

@@ -19,7 +19,7 @@ def slice_of_concat(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return None
     pieces, axis, shape = found
     ports = graph.inputs(node)
-    start, stop, step = (_single(graph, ports[p]) for p in (1, 2, 3))
+    start, stop, step = (_single_element(graph, ports[p]) for p in (1, 2, 3))
     axes = known_axes(graph, ports[4], len(shape)) if len(ports) > 4 else [0]
     if start is None or stop is None or step != 1 or axes is None:
         return MatchFailure("the slice is not known, or has several axes or steps")
@@ -73,7 +73,7 @@ def _concat(graph: Graph, value: Value) -> tuple[list[tuple[Value, Dim, Dim]], i
     return pieces, axis, shape
 
 
-def _single(graph: Graph, value: Value | None) -> Dim | None:
+def _single_element(graph: Graph, value: Value | None) -> Dim | None:
     known = None if value is None else graph.known_value(value)
     if known is None or known.size != 1 or known.dtype.kind not in "iuO":
         return None

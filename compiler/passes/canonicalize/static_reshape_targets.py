@@ -73,13 +73,17 @@ def read_early(graph: Graph, node: int) -> Patch | None:
             return patch.replace(Value(node), patch.add(graph.op(node), source))
     for parameter in graph.parameters:
         source = Value(parameter)
-        if source != value and _precedes(graph, source, value) and shape_of(graph, source) == shape:
+        if (
+            source != value
+            and _is_before(graph, source, value)
+            and shape_of(graph, source) == shape
+        ):
             patch = Patch()
             return patch.replace(Value(node), patch.add(graph.op(node), source))
     return None
 
 
-def _precedes(graph: Graph, parameter: Value, value: Value) -> bool:
+def _is_before(graph: Graph, parameter: Value, value: Value) -> bool:
     """An order among values of one shape, so that two parameters do not take turns."""
     if graph.op(value.node).kind != "Parameter":
         return True

@@ -93,7 +93,7 @@ class _BagBuilder(NodeBuilder):
         return self.add(Select(), self.unsqueeze_to(empty, 1), row, sums)
 
 
-def _start(
+def _begin_bags(
     graph: Graph, node: int, default_port: int | None
 ) -> tuple[_BagBuilder, int] | MatchFailure:
     """The builder, and the number of the default row (-1: none)."""
@@ -114,7 +114,7 @@ def decompose_packed(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """A sum, or a mean, along the axis of a bag's indices."""
     op = graph.op(node)
     assert isinstance(op, EmbeddingBagPackedSum)
-    found, shape = _start(graph, node, None), shape_of(graph, graph.input(node, 1))
+    found, shape = _begin_bags(graph, node, None), shape_of(graph, graph.input(node, 1))
     if isinstance(found, MatchFailure):
         return found
     if op.means() and (shape is None or not isinstance(shape[1], int) or not shape[1]):
@@ -129,7 +129,7 @@ def decompose_offsets(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """The number of a row's bag is how many offsets are not behind it."""
     op = graph.op(node)
     assert isinstance(op, EmbeddingBagOffsetsSum)
-    found = _start(graph, node, 3)
+    found = _begin_bags(graph, node, 3)
     if isinstance(found, MatchFailure):
         return found
     build, default = found
@@ -162,7 +162,7 @@ def decompose_segments(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Rows scattered to their segments."""
     op = graph.op(node)
     assert isinstance(op, EmbeddingSegmentsSum)
-    found = _start(graph, node, 4)
+    found = _begin_bags(graph, node, 4)
     if isinstance(found, MatchFailure):
         return found
     if graph.known_value(graph.input(node, 3)) is None:

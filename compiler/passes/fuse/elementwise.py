@@ -55,7 +55,7 @@ def group_chain(graph: Graph, node: int) -> Patch | None:
     if program is None:
         return None
     reader = graph.only_reader(Value(node))
-    if reader is not None and _joins(graph, node, reader, _cost(program)):
+    if reader is not None and _can_join(graph, node, reader, _cost(program)):
         return None
     members = _collect(graph, node, program)
     if len(members) < 2:
@@ -74,18 +74,18 @@ def group_chain(graph: Graph, node: int) -> Patch | None:
     return patch.replace(Value(node), patch.add(group, *operands))
 
 
-def _joins(graph: Graph, node: int, reader: int, cost: int) -> bool:
+def _can_join(graph: Graph, node: int, reader: int, cost: int) -> bool:
     program = program_at(graph, reader)
     return (
         program is not None
-        and not _narrows(graph, node)
+        and not _is_requantized(graph, node)
         and same_shape(graph, Value(node), Value(reader))
         and cost + _cost(program) <= MAX_INSTRUCTIONS
         and _operands_of(graph, (node, reader)) <= MAX_OPERANDS
     )
 
 
-def _narrows(graph: Graph, node: int) -> bool:
+def _is_requantized(graph: Graph, node: int) -> bool:
     """Whether a chain that begins at a product has come to bytes: the product finishes them. What
     adds two such may be the end of one product only, and the other one is stored in between."""
     if dtype_of(graph, Value(node)) not in BYTES:
@@ -122,7 +122,7 @@ def _collect(graph: Graph, node: int, program: Program) -> dict[int, Program]:
             found = program_at(graph, inner)
             if found is None or not same_shape(graph, Value(inner), Value(node)):
                 continue
-            if _narrows(graph, inner):
+            if _is_requantized(graph, inner):
                 continue
             if cost + _cost(found) > MAX_INSTRUCTIONS:
                 continue

@@ -66,7 +66,7 @@ def _quotient(graph: Graph, node: int) -> tuple[Value, _Scale] | None:
     """What is divided, and by which root of a mean: x / r, x * (1 / r) or x * s ** -0.5."""
     left, right = graph.input(node, 0), graph.input(node, 1)
     if graph.op(node).kind == "Divide":
-        root = _root(graph, right)
+        root = _match_root(graph, right)
         return None if root is None else (left, root)
     for value, other in ((left, right), (right, left)):
         root = _inverse_root(graph, other)
@@ -78,20 +78,20 @@ def _quotient(graph: Graph, node: int) -> tuple[Value, _Scale] | None:
 def _inverse_root(graph: Graph, value: Value) -> _Scale | None:
     kind = graph.op(value.node).kind
     if kind == "Divide" and constant_scalar(graph, graph.input(value.node, 0)) == 1:
-        return _root(graph, graph.input(value.node, 1))
+        return _match_root(graph, graph.input(value.node, 1))
     if kind == "Power":
         base, exponent = (
             graph.input(value.node, 0),
             constant_scalar(graph, graph.input(value.node, 1)),
         )
         if exponent == -1:
-            return _root(graph, base)
+            return _match_root(graph, base)
         if exponent == -0.5:
             return _mean_and_epsilon(graph, base)
     return None
 
 
-def _root(graph: Graph, value: Value) -> _Scale | None:
+def _match_root(graph: Graph, value: Value) -> _Scale | None:
     """sqrt(mean + eps), or sqrt(mean) + eps."""
     kind = graph.op(value.node).kind
     if kind == "Sqrt":
@@ -100,7 +100,7 @@ def _root(graph: Graph, value: Value) -> _Scale | None:
         return _mean_and_epsilon(graph, graph.input(value.node, 0))
     if kind == "Add":
         found = split_constant_operand(graph, value.node)
-        inner = None if found is None else _root(graph, found[0])
+        inner = None if found is None else _match_root(graph, found[0])
         if found is not None and inner is not None and inner.eps == 0 and not inner.outside:
             return _Scale(inner.mean, float(found[1]), outside=True)
     return None

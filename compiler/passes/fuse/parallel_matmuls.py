@@ -91,10 +91,10 @@ def make_rules(options: Options) -> Sequence[Rule]:
             known[rows] = _Siblings(graph, rows)
         if known[rows].count < 2:
             return None
-        first = _member(graph, node)
+        first = _match_member(graph, node)
         if first is None or isinstance(first, MatchFailure):
             return first
-        found = [_member(graph, n) for n in known[rows].list_mergeable(graph, first)]
+        found = [_match_member(graph, n) for n in known[rows].list_mergeable(graph, first)]
         group = [m for m in found if isinstance(m, _Member)]
         if len(group) < 2:
             return None
@@ -138,7 +138,7 @@ def _product(graph: Graph, node: int) -> _Product | None:
     return _Product(op, source, converts)
 
 
-def _member(graph: Graph, node: int) -> _Member | MatchFailure | None:
+def _match_member(graph: Graph, node: int) -> _Member | MatchFailure | None:
     product, inputs = _product(graph, node), graph.inputs(node)
     if product is None or len(shape_of(graph, inputs[0]) or ()) < 2:
         return None

@@ -43,7 +43,7 @@ def multiply_rows(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), patch.add(MatMul(), matrix, data))
 
 
-def _turns(graph: Graph, node: int) -> bool:
+def _prefers_nhwc(graph: Graph, node: int) -> bool:
     return is_windowed(graph, node) or graph.op(node).kind in _TURNING
 
 
@@ -52,7 +52,7 @@ def _turns_before(graph: Graph, value: Value) -> bool:
     pending = [(value, _MAX_MATCH_DEPTH)]
     while pending:
         at, depth = pending.pop()
-        if _turns(graph, at.node):
+        if _prefers_nhwc(graph, at.node):
             return True
         if depth and is_elementwise(graph, at.node):
             pending += [(v, depth - 1) for v in graph.inputs(at.node) if v is not None]
@@ -65,7 +65,7 @@ def _turns_behind(graph: Graph, value: Value) -> bool:
     while pending:
         at, depth = pending.pop()
         for reader in graph.consumers(at):
-            if _turns(graph, reader):
+            if _prefers_nhwc(graph, reader):
                 return True
             if depth and is_elementwise(graph, reader):
                 pending.append((reader, depth - 1))

@@ -171,20 +171,20 @@ def _match_counted_loop(graph: Graph, node: int, op: Loop) -> tuple[_BodyScope, 
     if op.condition < 0 or not _is_true(graph, outside[1]):
         return None
     again = body.input(body.results[op.condition], 0)
-    trips = None if outside[0] is None else _single(graph.known_value(outside[0]))
+    trips = None if outside[0] is None else _single_element(graph.known_value(outside[0]))
     endless = trips is None or (isinstance(trips, int) and trips < 0)
     if _is_true(body, again):
         return None if endless or trips is None else (scope, trips)
     at, less = scope.skip_reshapes(again)
     if not endless or at.graph.op(less.node).kind != "Less":
         return None
-    bags = _single(at.graph.known_value(at.graph.input(less.node, 1)))
+    bags = _single_element(at.graph.known_value(at.graph.input(less.node, 1)))
     if at.step(at.graph.input(less.node, 0)) != 1 or not isinstance(bags, int) or bags < 1:
         return None
     return scope, bags
 
 
-def _single(known: np.ndarray | None) -> Dim | None:
+def _single_element(known: np.ndarray | None) -> Dim | None:
     """The only element of a known value."""
     found = None if known is None or known.size != 1 else known.reshape(-1)[0]
     return found if found is None or isinstance(found, Expr) else int(found)
@@ -276,17 +276,19 @@ def _build_bag(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | Matc
         parts = patch.add(Reshape(False), rows, patch.integers([-1, size, shape[1]]))
         made = patch.add(_REDUCTIONS[bags.reduction](keep_dims=False), parts, patch.integers([1]))
         return patch.replace(Value(node), made)
-    if bags.reduction == "ReduceMax" or not _follow(graph, bags):
+    if bags.reduction == "ReduceMax" or not _are_consecutive(graph, bags):
         return MatchFailure("bags of several sizes, of maxima or with rows between them")
     array, first = bags.starts
     length = _shape(graph, array)
     if length is None or eq(length[0], count + first + 1) is not True:
         return MatchFailure("it is not known which offset is the last")
-    bounds = patch.add(Convert(DType.i64), _part(patch, _value(patch, array), first))
+    bounds = patch.add(Convert(DType.i64), _slice_first_axis(patch, _value(patch, array), first))
     dtype = bags.rows.dtype if isinstance(bags.rows, Constant) else dtype_of(graph, bags.rows)
     sums = _add_segment_sums(patch, rows, bounds, shape[1], dtype)
     if bags.reduction == "ReduceMean":
-        counts = patch.add(Subtract(), _part(patch, bounds, 1), _part(patch, bounds, 0, -1))
+        counts = patch.add(
+            Subtract(), _slice_first_axis(patch, bounds, 1), _slice_first_axis(patch, bounds, 0, -1)
+        )
         divisor = patch.add(Unsqueeze(), patch.add(Convert(dtype), counts), patch.integers([1]))
         mean = patch.add(Divide(), sums, divisor)
         nothing = patch.constant(0, dtype)
@@ -297,20 +299,22 @@ def _build_bag(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | Matc
 
 def _add_segment_sums(patch: Patch, rows: Value, bounds: Value, width: int, dtype: DType) -> Value:
     """Sums of rows between neighbouring bounds: what is before and behind all is dropped."""
-    total = _part(patch, patch.add(ShapeOf(DType.i64), rows), 0, 1)
+    total = _slice_first_axis(patch, patch.add(ShapeOf(DType.i64), rows), 0, 1)
     one, zero = patch.integers([1]), patch.integers(0)
     marks = patch.add(Broadcast(), zero, patch.add(Add(), total, one))
     ones = patch.add(Broadcast(), patch.integers(1), patch.add(ShapeOf(DType.i64), bounds))
     begins = patch.add(Minimum(), bounds, total)
     marks = patch.add(ScatterElementsUpdate(reduction="sum"), marks, begins, ones, zero)
-    numbers = _part(patch, patch.add(CumSum(), marks, zero), 0, -1)
+    numbers = _slice_first_axis(patch, patch.add(CumSum(), marks, zero), 0, -1)
     count_with_end = patch.add(Add(), patch.add(ShapeOf(DType.i64), bounds), one)
     nothing = patch.constant(0, dtype)
     to = patch.add(
         Broadcast(), nothing, patch.add(Concat(0), count_with_end, patch.integers([width]))
     )
     at = patch.add(Unsqueeze(), numbers, one)
-    return _part(patch, patch.add(ScatterNDUpdate(reduction="sum"), to, at, rows), 1, -1)
+    return _slice_first_axis(
+        patch, patch.add(ScatterNDUpdate(reduction="sum"), to, at, rows), 1, -1
+    )
 
 
 def _one_size(graph: Graph, bags: _Bags, count: Dim, total: Dim) -> int | None:
@@ -322,7 +326,7 @@ def _one_size(graph: Graph, bags: _Bags, count: Dim, total: Dim) -> int | None:
         same = starts[:count] == even[:-1] and ends[:count] == even[1:]
         return size if size > 0 and same and eq(total, size * count) is True else None
     array, first = bags.starts
-    if not isinstance(array, Value) or first != 0 or not _follow(graph, bags):
+    if not isinstance(array, Value) or first != 0 or not _are_consecutive(graph, bags):
         return None
     parts = [v for v in graph.inputs(array.node) if v is not None]
     if not isinstance(graph.op(array.node), Concat) or len(parts) != 2:
@@ -338,7 +342,7 @@ def _one_size(graph: Graph, bags: _Bags, count: Dim, total: Dim) -> int | None:
     return size if ends_all else None
 
 
-def _follow(graph: Graph, bags: _Bags) -> bool:
+def _are_consecutive(graph: Graph, bags: _Bags) -> bool:
     """Whether each bag ends where the next one begins."""
     (array, first), (ends, last) = bags.starts, bags.ends
     if isinstance(array, Constant) or isinstance(ends, Constant):
@@ -369,7 +373,9 @@ def _value(patch: Patch, given: Value | Constant) -> Value:
     return patch.add(given) if isinstance(given, Constant) else given
 
 
-def _part(patch: Patch, value: Value, start: int, stop: int = np.iinfo(np.int64).max) -> Value:
+def _slice_first_axis(
+    patch: Patch, value: Value, start: int, stop: int = np.iinfo(np.int64).max
+) -> Value:
     """Elements from `start` to `stop` of the first axis."""
     one, axis = patch.integers([1]), patch.integers([0])
     return patch.add(

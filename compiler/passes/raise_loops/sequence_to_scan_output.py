@@ -98,7 +98,7 @@ def _build_scan_output(graph: Graph, node: int, op: Loop, found: _List) -> Patch
     ports = [p for i, p in enumerate(op.ports) if i != found.port]
     for i, port in enumerate(ports):
         if port.port >= 0:
-            ports[i] = replace(port, port=_place(inputs, outside[port.port]))
+            ports[i] = replace(port, port=_position_in_inputs(inputs, outside[port.port]))
     results = tuple(
         BodyOutput("joined", back, axis) if k in found.outputs else o
         for k, o in enumerate(op.results)
@@ -114,7 +114,7 @@ def _build_scan_output(graph: Graph, node: int, op: Loop, found: _List) -> Patch
     return patch
 
 
-def _place(inputs: list[Value | None], value: Value | None) -> int:
+def _position_in_inputs(inputs: list[Value | None], value: Value | None) -> int:
     """Where the value is among the inputs from the third on, at their end if it is not."""
     known: Sequence[Value | None] = inputs[2:]
     if value in known:

@@ -201,7 +201,7 @@ class _IteratingOp(Op):
     ) -> Any:
         port = self.ports[i]
         if port.mode == "sliced":
-            return _part(port, values[port.port], iteration)
+            return _slice_input(port, values[port.port], iteration)
         if port.mode == "carried":
             return carried[i]
         if port.mode == "invariant":
@@ -288,7 +288,7 @@ def _starts(port: BodyInput, value: Array) -> range:
     return range(first, last, port.stride)
 
 
-def _part(port: BodyInput, value: Array, iteration: int) -> Array:
+def _slice_input(port: BodyInput, value: Array, iteration: int) -> Array:
     """The part of a sliced input that an iteration reads."""
     at = _starts(port, value)[iteration]
     begin = at if port.stride > 0 else at - port.part_size

@@ -114,13 +114,13 @@ class OnnxNode(Op):
                 f"onnx.reference could not evaluate {self.op_type}",
                 got=f"{type(error).__name__}: {error}"[:300],
             ) from error
-        return tuple(_tidy(v, t) for v, t in zip(found, self._types, strict=True))
+        return tuple(_convert_to_type(v, t) for v, t in zip(found, self._types, strict=True))
 
 
-def _tidy(value: Any, type_: Type) -> Any:
+def _convert_to_type(value: Any, type_: Type) -> Any:
     """What the evaluator returns, as the type says: strings as objects."""
     if isinstance(type_, SequenceType):
-        return [_tidy(v, type_.element) for v in value]
+        return [_convert_to_type(v, type_.element) for v in value]
     if not isinstance(type_, TensorType):
         return value
     array = np.asarray(value)

@@ -198,7 +198,9 @@ class DetectionOutput(Op):
     def _select(self, boxes: Array, scores: Array) -> _Kept:
         """Detections of an image by class; boxes [count, locations, 4], scores [count, classes]."""
         kept = (
-            self._best_class(boxes, scores) if self.decrease_label_id else self._each(boxes, scores)
+            self._best_class(boxes, scores)
+            if self.decrease_label_id
+            else self._suppress_per_class(boxes, scores)
         )
         limit = self.keep_top_k[0]
         if -1 < limit < len(kept):
@@ -207,7 +209,7 @@ class DetectionOutput(Op):
             kept.sort(key=lambda k: k[0])
         return kept
 
-    def _each(self, boxes: Array, scores: Array) -> _Kept:
+    def _suppress_per_class(self, boxes: Array, scores: Array) -> _Kept:
         """Every class on its own (Caffe)."""
         kept: _Kept = []
         for label in range(scores.shape[1]):

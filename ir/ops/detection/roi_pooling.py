@@ -222,7 +222,8 @@ class PSROIPooling(Op):
         bins = (self.spatial_bins_y, self.spatial_bins_x)
         scaled = roi.astype(F32) * F32(self.spatial_scale)
         places = [
-            self._places(scaled[a], scaled[a + 2], bins[1 - a], image.shape[2 - a]) for a in (1, 0)
+            self._sample_positions(scaled[a], scaled[a + 2], bins[1 - a], image.shape[2 - a])
+            for a in (1, 0)
         ]
         planes = image.reshape(*bins, self.output_dim, *image.shape[1:])
         height, width = image.shape[1:]
@@ -234,7 +235,7 @@ class PSROIPooling(Op):
                 out += np.where(inside, blend(planes[i, j], y, x), 0)
         out /= bins[0] * bins[1]
 
-    def _places(self, low: Any, high: Any, bins: int, size: int) -> Array:
+    def _sample_positions(self, low: Any, high: Any, bins: int, size: int) -> Array:
         """Places of the samples [bins, group_size] along one axis."""
         width = F32(high - low) / F32(bins)
         start = F32(low) + np.arange(bins, dtype=F32)[:, None] * width

@@ -59,7 +59,7 @@ def _shared_area(box: Array, others: Array) -> Array:
     count = len(others)
     a = np.broadcast_to(rotated_corners(box), (count, 4, 2))
     b = rotated_corners(others)
-    crossings, cross = _crossings(a, b)
+    crossings, cross = _intersect_sides(a, b)
     points = np.concatenate([a, b, crossings], axis=1)
     valid = np.concatenate([_are_inside(a, others), _are_inside(b, box), cross], axis=1)
     weight = valid[..., None].astype(np.float64)
@@ -87,7 +87,7 @@ def _are_inside(points: Array, boxes: Array) -> Array:
     return (np.abs(x) <= half[:, :1] + room[:, :1]) & (np.abs(y) <= half[:, 1:] + room[:, 1:])
 
 
-def _crossings(a: Array, b: Array) -> tuple[Array, Array]:
+def _intersect_sides(a: Array, b: Array) -> tuple[Array, Array]:
     """Where sides of polygons a and b [n, 4, 2] cross: points [n, 16, 2], and which do."""
     p, q = a[:, :, None], b[:, None]
     along_p = (np.roll(a, -1, axis=1) - a)[:, :, None]

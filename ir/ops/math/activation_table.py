@@ -28,7 +28,7 @@ class ActivationFormula:
     on_integers: bool = False
 
 
-def _c(b: Builder, x: Ref, value: float) -> Ref:
+def _constant_like(b: Builder, x: Ref, value: float) -> Ref:
     return b.const(value, x.dtype)
 
 
@@ -37,38 +37,38 @@ def identity(b: Builder, x: Ref) -> Ref:
 
 
 def relu(b: Builder, x: Ref) -> Ref:
-    return b.op("max", x, _c(b, x, 0))
+    return b.op("max", x, _constant_like(b, x, 0))
 
 
 def leaky_relu(b: Builder, x: Ref, alpha: float) -> Ref:
-    return slope(b, x, _c(b, x, alpha))
+    return slope(b, x, _constant_like(b, x, alpha))
 
 
 def slope(b: Builder, x: Ref, factor: Ref) -> Ref:
     """x where positive, x * factor below 0 (PRelu)."""
-    positive = b.op("ge", x, _c(b, x, 0))
+    positive = b.op("ge", x, _constant_like(b, x, 0))
     return b.op("select", positive, x, b.op("mul", x, factor))
 
 
 def thresholded_relu(b: Builder, x: Ref, alpha: float) -> Ref:
-    above = b.op("gt", x, _c(b, x, alpha))  # 0 for NaN, as ONNX writes it
-    return b.op("select", above, x, _c(b, x, 0))
+    above = b.op("gt", x, _constant_like(b, x, alpha))  # 0 for NaN, as ONNX writes it
+    return b.op("select", above, x, _constant_like(b, x, 0))
 
 
 def elu(b: Builder, x: Ref, alpha: float) -> Ref:
-    below = b.op("mul", b.op("expm1", x), _c(b, x, alpha))
-    return b.op("select", b.op("gt", x, _c(b, x, 0)), x, below)
+    below = b.op("mul", b.op("expm1", x), _constant_like(b, x, alpha))
+    return b.op("select", b.op("gt", x, _constant_like(b, x, 0)), x, below)
 
 
 def celu(b: Builder, x: Ref, alpha: float) -> Ref:
-    grown = b.op("expm1", b.op("div", x, _c(b, x, alpha)))
-    below = b.op("mul", grown, _c(b, x, alpha))
-    zero = _c(b, x, 0)
+    grown = b.op("expm1", b.op("div", x, _constant_like(b, x, alpha)))
+    below = b.op("mul", grown, _constant_like(b, x, alpha))
+    zero = _constant_like(b, x, 0)
     return b.op("add", b.op("max", x, zero), b.op("min", below, zero))
 
 
 def scaled_elu(b: Builder, x: Ref, alpha: float, gamma: float) -> Ref:
-    return b.op("mul", elu(b, x, alpha), _c(b, x, gamma))
+    return b.op("mul", elu(b, x, alpha), _constant_like(b, x, gamma))
 
 
 def sigmoid(b: Builder, x: Ref) -> Ref:
@@ -76,7 +76,9 @@ def sigmoid(b: Builder, x: Ref) -> Ref:
 
 
 def hard_sigmoid(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
-    return b.op("clip", emit_linear(b, x, alpha, beta), _c(b, x, 0), _c(b, x, 1))
+    return b.op(
+        "clip", emit_linear(b, x, alpha, beta), _constant_like(b, x, 0), _constant_like(b, x, 1)
+    )
 
 
 def tanh(b: Builder, x: Ref) -> Ref:
@@ -84,21 +86,23 @@ def tanh(b: Builder, x: Ref) -> Ref:
 
 
 def scaled_tanh(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
-    return b.op("mul", b.op("tanh", b.op("mul", x, _c(b, x, beta))), _c(b, x, alpha))
+    return b.op(
+        "mul", b.op("tanh", b.op("mul", x, _constant_like(b, x, beta))), _constant_like(b, x, alpha)
+    )
 
 
 def softplus(b: Builder, x: Ref, steepness: float) -> Ref:
-    steep = b.op("mul", x, _c(b, x, steepness))
-    return b.op("div", b.op("softplus", steep), _c(b, x, steepness))
+    steep = b.op("mul", x, _constant_like(b, x, steepness))
+    return b.op("div", b.op("softplus", steep), _constant_like(b, x, steepness))
 
 
 def softsign(b: Builder, x: Ref) -> Ref:
-    return b.op("div", x, b.op("add", b.op("abs", x), _c(b, x, 1)))
+    return b.op("div", x, b.op("add", b.op("abs", x), _constant_like(b, x, 1)))
 
 
 def emit_linear(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
-    scaled = b.op("mul", x, _c(b, x, alpha))
-    return scaled if beta == 0 else b.op("add", scaled, _c(b, x, beta))
+    scaled = b.op("mul", x, _constant_like(b, x, alpha))
+    return scaled if beta == 0 else b.op("add", scaled, _constant_like(b, x, beta))
 
 
 def gelu(b: Builder, x: Ref) -> Ref:
@@ -108,24 +112,26 @@ def gelu(b: Builder, x: Ref) -> Ref:
 def gelu_tanh(b: Builder, x: Ref) -> Ref:
     """x / 2 (1 + tanh u) as x sigmoid(2 u), which does not cancel where tanh u is near -1."""
     wide = _at_least(b, _widen(b, x), -24)
-    cube = b.op("mul", b.op("mul", wide, wide), b.op("mul", wide, _c(b, wide, 0.044715)))
-    argument = b.op("mul", b.op("add", wide, cube), _c(b, wide, math.sqrt(8 / math.pi)))
+    cube = b.op(
+        "mul", b.op("mul", wide, wide), b.op("mul", wide, _constant_like(b, wide, 0.044715))
+    )
+    argument = b.op("mul", b.op("add", wide, cube), _constant_like(b, wide, math.sqrt(8 / math.pi)))
     return _cast_like(b, b.op("mul", wide, b.op("sigmoid", argument)), x)
 
 
 def swish(b: Builder, x: Ref, beta: float) -> Ref:
-    return apply_gate(b, x, b.op("sigmoid", b.op("mul", x, _c(b, x, beta))))
+    return apply_gate(b, x, b.op("sigmoid", b.op("mul", x, _constant_like(b, x, beta))))
 
 
 def apply_gate(b: Builder, x: Ref, gate: Ref) -> Ref:
     """x * gate; 0 where the gate is 0, also for an infinite x."""
-    closed = b.op("eq", gate, _c(b, gate, 0))
+    closed = b.op("eq", gate, _constant_like(b, gate, 0))
     return b.op("select", closed, gate, b.op("mul", x, gate))
 
 
 def _at_least(b: Builder, x: Ref, low: float) -> Ref:
     """x, or `low` below it, where a gate is 0 already: the gate times -inf is not a number."""
-    return b.op("max", x, _c(b, x, low))
+    return b.op("max", x, _constant_like(b, x, low))
 
 
 def _widen(b: Builder, x: Ref) -> Ref:
@@ -147,13 +153,13 @@ def mish(b: Builder, x: Ref) -> Ref:
     denormal before the product is, and h is not."""
     wide = _widen(b, x)
     low = _at_least(b, wide, -110 if wide.dtype is DType.f32 else -760)
-    h = b.op("exp", b.op("mul", low, _c(b, wide, 0.5)))
+    h = b.op("exp", b.op("mul", low, _constant_like(b, wide, 0.5)))
     e = b.op("mul", h, h)
-    more = b.op("add", e, _c(b, wide, 2))
-    below = b.op("add", b.op("mul", e, more), _c(b, wide, 2))
+    more = b.op("add", e, _constant_like(b, wide, 2))
+    below = b.op("add", b.op("mul", e, more), _constant_like(b, wide, 2))
     gated = b.op("mul", b.op("mul", low, h), b.op("div", b.op("mul", h, more), below))
     # The gate rounds to 1 in f64, too, before e overflows.
-    large = b.op("gt", wide, _c(b, wide, 20))
+    large = b.op("gt", wide, _constant_like(b, wide, 20))
     return _cast_like(b, b.op("select", large, wide, gated), x)
 
 
@@ -164,7 +170,7 @@ def clip(b: Builder, x: Ref, low: float, high: float) -> Ref:
         least = floor if low <= floor else math.ceil(min(low, ceiling))
         most = ceiling if high >= ceiling else math.floor(max(high, floor))
         return b.op("clip", x, b.const(least, x.dtype), b.const(most, x.dtype))
-    return b.op("clip", x, _c(b, x, low), _c(b, x, high))
+    return b.op("clip", x, _constant_like(b, x, low), _constant_like(b, x, high))
 
 
 _A, _INF = "alpha", math.inf

@@ -65,7 +65,7 @@ class Einsum(Op):
                 return (TensorType(dtype, None),)
             rest = _assign(term, shape, sizes, rest, self.equation)
         out: list[Dim] = []
-        for part in _parts(output):
+        for part in _split_term(output):
             out += rest if part == _DOTS else [sizes[part]]
         return (TensorType(dtype, tuple(out)),)
 
@@ -77,7 +77,7 @@ class Einsum(Op):
         return (narrow_array(np.asarray(out), arrays[0].dtype),)
 
 
-def _parts(term: str) -> list[str]:
+def _split_term(term: str) -> list[str]:
     before, dots, after = term.partition(_DOTS)
     return [*before, *([_DOTS] if dots else []), *after]
 
@@ -86,7 +86,7 @@ def _assign(
     term: str, shape: Sequence[Dim], sizes: dict[str, Dim], rest: list[Dim], equation: str
 ) -> list[Dim]:
     """Enter an input's sizes by letter; returns the sizes of the dots' axes so far."""
-    parts = _parts(term)
+    parts = _split_term(term)
     extra = len(shape) - sum(p != _DOTS for p in parts)
     if extra < 0 or (extra > 0 and _DOTS not in parts):
         raise ShapeError(

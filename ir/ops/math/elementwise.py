@@ -179,7 +179,7 @@ def _quotient(a: Any, b: Any) -> Any:
     return dims.maximum(a, 0) // b - dims.maximum(-a, 0) // b
 
 
-def _not(rule: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
+def _negate_rule(rule: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
     def negate(a: Any, b: Any) -> bool | None:
         found = rule(a, b)
         return None if found is None else not found
@@ -198,11 +198,11 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "max": np.frompyfunc(dims.maximum, 2, 1),
     "min": np.frompyfunc(dims.minimum, 2, 1),
     "eq": _compare_dims(dims.eq),
-    "ne": _compare_dims(_not(dims.eq)),
+    "ne": _compare_dims(_negate_rule(dims.eq)),
     "lt": _compare_dims(dims.lt),
     "le": _compare_dims(dims.le),
-    "gt": _compare_dims(_not(dims.le)),
-    "ge": _compare_dims(_not(dims.lt)),
+    "gt": _compare_dims(_negate_rule(dims.le)),
+    "ge": _compare_dims(_negate_rule(dims.lt)),
 }
 
 

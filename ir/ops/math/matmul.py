@@ -44,21 +44,21 @@ def product_shape(a: Shape, b: Shape) -> Shape:
     what = "the inner sizes of a matrix product differ"
     if eq(a[-1], b[-2]) is False:
         expected = f"as many rows of the second as columns of the first ({a[-1]})"
-        raise ShapeError(what, got=f"{_show(a)} x {_show(b)}", expected=expected)
+        raise ShapeError(what, got=f"{_format_shape(a)} x {_format_shape(b)}", expected=expected)
     same_size(a[-1], b[-2], what)
     try:
         batch = broadcast_shapes(a[:-2], b[:-2])
     except ShapeError as error:
         raise ShapeError(
             "the batch sizes of a matrix product do not broadcast",
-            got=f"{_show(a)} x {_show(b)}",
+            got=f"{_format_shape(a)} x {_format_shape(b)}",
             expected="each pair equal, or one of them 1",
         ) from error
     assert batch is not None
     return (*batch, a[-2], b[-1])
 
 
-def _show(shape: Shape) -> str:
+def _format_shape(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -139,7 +139,7 @@ class Gemm(Op):
             if shape is not None and len(shape) < 2:
                 raise ShapeError(
                     f"input {name!r} of Gemm has too few axes",
-                    got=_show(shape),
+                    got=_format_shape(shape),
                     expected="rank 2 or more",
                 )
         if left is None or right is None:
@@ -191,8 +191,8 @@ def _require_unidirectional(c: Shape, out: Shape) -> None:
     if bad:
         raise ShapeError(
             "C does not broadcast to the product",
-            got=_show(c),
-            expected=f"sizes of {_show(out)} or 1, axis by axis from the last",
+            got=_format_shape(c),
+            expected=f"sizes of {_format_shape(out)} or 1, axis by axis from the last",
         )
     for have, want in zip(reversed(c), reversed(out), strict=False):
         require_broadcast(have, want, "C does not broadcast to the product")

@@ -126,13 +126,13 @@ def _reduce(kind: str, x: Array, axes: tuple[int, ...]) -> Array:
             function: Callable[..., Any] = np.sum if kind == "sum" else np.prod
             wide = np.float64 if dtype.is_float else x.dtype
             return cast_array(np.asarray(function(x, axis=axes, keepdims=True, dtype=wide)), dtype)
-        least, most = (False, True) if dtype is DType.boolean else _ends(dtype)
+        least, most = (False, True) if dtype is DType.boolean else _neutral_min_max(dtype)
         if kind == "max":
             return np.asarray(np.max(x, axis=axes, keepdims=True, initial=least))
         return np.asarray(np.min(x, axis=axes, keepdims=True, initial=most))
 
 
-def _ends(dtype: DType) -> tuple[Any, Any]:
+def _neutral_min_max(dtype: DType) -> tuple[Any, Any]:
     """The neutral elements of max and min."""
     if dtype.is_float:
         return -np.inf, np.inf

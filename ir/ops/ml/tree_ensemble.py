@@ -118,7 +118,7 @@ class TreeEnsemble(Op):
         step = max(_MAX_PAIRS_PER_STEP // max(len(roots), 1), 1)
         for start in range(0, len(x), step):
             rows = data[start : start + step]
-            leaves = _reach(rows, splits, features, modes, missing, then, other, roots)
+            leaves = _find_leaves(rows, splits, features, modes, missing, then, other, roots)
             out[start : start + step] = self._gather(leaves, leaf_targets, leaf_weights)
         return (out,)
 
@@ -147,7 +147,7 @@ class TreeEnsemble(Op):
         return total.reshape(rows, self.targets + 1)[:, : self.targets]
 
 
-def _reach(
+def _find_leaves(
     rows: Array, splits: Array, features: Array, modes: Array, missing: Array, then: Array,
     other: Array, roots: Array,
 ) -> Array:  # fmt: skip

@@ -101,7 +101,7 @@ class Convolving(Op):
         groups = sizes_of(filters.shape)[0] if self.grouped else 1
         depth = groups * inputs_each * math.prod(kernel)
         spatial = sizes_of(outputs[0].shape)[2:]
-        rows = min(depth * math.prod(spatial) * shape[0], _piece(spatial, depth)[1])
+        rows = min(depth * math.prod(spatial) * shape[0], _choose_piece(spatial, depth)[1])
         padded = self.windows(kernel).padded_elements(shape)
         return _wide_bytes(data.dtype) * (
             data.elements + filters.elements + padded + 2 * outputs[0].elements + rows
@@ -125,7 +125,7 @@ class Convolving(Op):
             product = np.asarray(multiply_matrices(rows, matrix)).swapaxes(2, 3)
             return product.reshape(len(part), groups * outputs, *part.shape[2 : 2 + spatial])
 
-        step, most = _piece(counts, groups * depth)
+        step, most = _choose_piece(counts, groups * depth)
         if math.prod(counts) * groups * depth * batch <= most:
             return multiply(slice(None), slice(None))
         pieces = [
@@ -141,7 +141,7 @@ class Convolving(Op):
         return np.concatenate(pieces)
 
 
-def _piece(spatial: Sequence[int], depth: int) -> tuple[int, int]:
+def _choose_piece(spatial: Sequence[int], depth: int) -> tuple[int, int]:
     """How many lines of windows [line, ...] are multiplied at once, and how many elements of
     `depth` per window they have at most."""
     line = math.prod(spatial[1:]) * depth

@@ -69,7 +69,7 @@ class GridSample(Op):
             raise ShapeError("a grid holds two coordinates", got=grid.shape)
         same_size(data.shape[0], grid.shape[0], "data and grid differ in batch")
         wide, g = data.astype(np.float64), grid.astype(np.float64)
-        x, y = (self._place(g[..., i], data.shape[3 - i]) for i in (0, 1))
+        x, y = (self._unnormalize(g[..., i], data.shape[3 - i]) for i in (0, 1))
         mode = self.mode.lower()
         if mode == "nearest":
             out = self._sample(wide, np.rint(y), np.rint(x))
@@ -79,7 +79,7 @@ class GridSample(Op):
             raise UnsupportedOperationError("GridSample with this mode", got=self.mode)
         return (cast_array(out, DType.from_numpy(data.dtype)),)
 
-    def _place(self, x: Array, size: int) -> Array:
+    def _unnormalize(self, x: Array, size: int) -> Array:
         if self.align_corners:
             return (x + 1) / 2 * (size - 1)
         return ((x + 1) * size - 1) / 2

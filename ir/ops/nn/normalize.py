@@ -40,7 +40,7 @@ def _float(*facts: Fact | None) -> DType:
     return dtype
 
 
-def _back(wide: Array, like: Array) -> Array:
+def _cast_back(wide: Array, like: Array) -> Array:
     return cast_array(wide, DType.from_numpy(like.dtype))
 
 
@@ -88,7 +88,9 @@ class MVN2(Op):
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         axes = self.axes(data.ndim)
-        return (_back(normalize_array(data, axes, self.eps, scale=self.normalize_variance), data),)
+        return (
+            _cast_back(normalize_array(data, axes, self.eps, scale=self.normalize_variance), data),
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ class MVN(Op):
     def evaluate(self, data: Array, axes: Array) -> tuple[Array, ...]:
         listed = unique_axes(ints_of(axes), data.ndim)
         scale, outside = self.normalize_variance, self.eps_outside
-        return (_back(normalize_array(data, listed, self.eps, scale=scale, outside=outside), data),)
+        return (
+            _cast_back(normalize_array(data, listed, self.eps, scale=scale, outside=outside), data),
+        )
 
 
 def _check_scale(fact: Fact | None, name: str, data: Shape | None) -> None:
@@ -174,7 +178,7 @@ class LayerNorm(Op):
         with np.errstate(all="ignore"):
             wide = wide if scale is None else wide * scale.astype(np.float64)
             wide = wide if bias is None else wide + bias.astype(np.float64)
-        return (_back(wide, data),)
+        return (_cast_back(wide, data),)
 
 
 @dataclass(frozen=True)
@@ -226,7 +230,7 @@ class BatchNormInference(Op):
         g, b, m, v = (_per_channel(a, data.ndim) for a in (gamma, beta, mean, variance))
         with np.errstate(all="ignore"):
             wide = (data.astype(np.float64) - m) / np.sqrt(v + self.epsilon) * g + b
-        return (_back(wide, data),)
+        return (_cast_back(wide, data),)
 
 
 @dataclass(frozen=True)
@@ -275,7 +279,7 @@ class GroupNormalization(Op):
         grouped = data.reshape(data.shape[0], self.num_groups, -1)
         wide = normalize_array(grouped, (2,), self.epsilon).reshape(data.shape)
         wide = wide * _per_channel(scale, data.ndim) + _per_channel(bias, data.ndim)
-        return (_back(wide, data),)
+        return (_cast_back(wide, data),)
 
 
 @dataclass(frozen=True)
@@ -300,7 +304,7 @@ class NormalizeL2(Op):
         total = np.sum(wide * wide, axis=listed, keepdims=True) if listed else wide * wide
         inside = total + self.eps if self.eps_mode.lower() == "add" else np.maximum(total, self.eps)
         with np.errstate(all="ignore"):
-            return (_back(wide / np.sqrt(inside), data),)
+            return (_cast_back(wide / np.sqrt(inside), data),)
 
 
 @dataclass(frozen=True)
@@ -319,7 +323,9 @@ class GRN(Op):
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         wide = data.astype(np.float64)
-        return (_back(wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True) + self.bias), data),)
+        return (
+            _cast_back(wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True) + self.bias), data),
+        )
 
 
 @dataclass(frozen=True)
@@ -347,7 +353,7 @@ class LRN(Op):
         for axis in listed:
             squares = _window_sum(squares, axis, self.size)
         scale = self.bias + self.alpha / self.size ** len(listed) * squares
-        return (_back(wide / scale**self.beta, data),)
+        return (_cast_back(wide / scale**self.beta, data),)
 
 
 def _window_sum(x: Array, axis: int, size: int) -> Array:

@@ -228,7 +228,7 @@ class _Adaptive(Op):
         return (*shape[:2], *(spatial if wanted is None else wanted))
 
     @staticmethod
-    def _pieces(
+    def _iterate_windows(
         data: Array, sizes: list[int]
     ) -> Iterator[tuple[tuple[int, ...], Array, list[int]]]:
         """Position, elements [N, C, spatial...] and where they begin, of every output place."""
@@ -253,7 +253,7 @@ class AdaptiveAvgPool(_Adaptive):
     def evaluate(self, data: Array, output_shape: Array) -> tuple[Array, ...]:
         sizes = ints_of(output_shape)
         out = np.empty((*data.shape[:2], *sizes))
-        for place, part, _ in self._pieces(data.astype(np.float64), sizes):
+        for place, part, _ in self._iterate_windows(data.astype(np.float64), sizes):
             out[(..., *place)] = part.mean(axis=tuple(range(2, data.ndim)))
         return (cast_array(out, DType.from_numpy(data.dtype)),)
 
@@ -275,7 +275,7 @@ class AdaptiveMaxPool(_Adaptive):
         sizes, spatial = ints_of(output_shape), data.shape[2:]
         out = np.empty((*data.shape[:2], *sizes), data.dtype)
         indices = np.empty(out.shape, self.index_element_type.numpy)
-        for place, part, start in self._pieces(data, sizes):
+        for place, part, start in self._iterate_windows(data, sizes):
             flat = widen_array(part).reshape(*part.shape[:2], -1)
             best: Array = np.argmax(flat, axis=-1)
             inside: Any = np.unravel_index(best, part.shape[2:])

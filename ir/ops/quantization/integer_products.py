@@ -65,7 +65,7 @@ def _check_zero(fact: Fact, zero: Fact | None, name: str, free: Collection[int])
             require_equal(have, 1, _OFF_CENTRE)
 
 
-def _facts(*arrays: Array | None) -> list[Any]:
+def _facts_of_arrays(*arrays: Array | None) -> list[Any]:
     """What evaluation knows of its inputs, so that it refuses what inference refuses."""
     return [None if a is None else Fact(tensor(DType.from_numpy(a.dtype), a.shape)) for a in arrays]
 
@@ -124,7 +124,7 @@ class MatMulInteger(Op):
     def evaluate(
         self, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
     ) -> tuple[Array, ...]:
-        self.infer(*_facts(a, b, a_zero, b_zero))
+        self.infer(*_facts_of_arrays(a, b, a_zero, b_zero))
         product = MatMul(self.transpose_a, self.transpose_b)
         (exact,) = product.evaluate(subtract_zero_point(a, a_zero), subtract_zero_point(b, b_zero))
         return (_wrap_int32(exact),)
@@ -163,7 +163,7 @@ class _ConvInteger(Convolving):
         x_zero: Array | None = None,
         w_zero: Array | None = None,
     ) -> tuple[Array, ...]:
-        self.infer(*_facts(data, filters, x_zero, w_zero))
+        self.infer(*_facts_of_arrays(data, filters, x_zero, w_zero))
         x = subtract_zero_point(data, None if x_zero is None else x_zero.reshape(()))
         (exact,) = super().evaluate(x, subtract_zero_point(filters, w_zero))
         return (_wrap_int32(exact),)

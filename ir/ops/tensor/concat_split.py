@@ -78,7 +78,9 @@ class Split(Op):
         where = known_int(axis)
         if shape is None or where is None:
             rank = None if shape is None else len(shape)
-            return tuple(TensorType(dtype, _any(self, rank)) for _ in range(self.num_splits))
+            return tuple(
+                TensorType(dtype, _unknown_result(self, rank)) for _ in range(self.num_splits)
+            )
         at = normalize_axis(where, len(shape))
         total = shape[at]
         if isinstance(total, int) and total % self.num_splits:
@@ -103,7 +105,7 @@ def _check_parts(count: int) -> None:
         raise ShapeError("a split has at least one part", got=count)
 
 
-def _any(op: Op, rank: int | None) -> Shape | None:
+def _unknown_result(op: Op, rank: int | None) -> Shape | None:
     return None if rank is None else unknown_shape(op, rank)
 
 
@@ -137,7 +139,9 @@ class VariadicSplit(Op):
             )
         if shape is None or where is None:
             rank = None if shape is None else len(shape)
-            return tuple(TensorType(dtype, _any(self, rank)) for _ in range(self.num_outputs))
+            return tuple(
+                TensorType(dtype, _unknown_result(self, rank)) for _ in range(self.num_outputs)
+            )
         at = normalize_axis(where, len(shape))
         if lengths is None:
             parts: list[Dim] = [fresh_symbol(self) for _ in range(self.num_outputs)]

@@ -56,13 +56,13 @@ class _GatherOp(Op):
         batch = normalize_axis(self._batch_dims(), indices.ndim + 1)
         picks, good = resolve_indices(indices, data.shape[at], self._out_of_range())
         if batch == 0:
-            out = _take(data, picks, at)
+            out = _take_along(data, picks, at)
         else:
             lead = data.shape[:batch]
             count = int(np.prod(lead, dtype=np.int64))
             rows = data.reshape(count, *data.shape[batch:])
             lists = picks.reshape(count, *picks.shape[batch:])
-            parts = [_take(rows[i], lists[i], at - batch) for i in range(count)]
+            parts = [_take_along(rows[i], lists[i], at - batch) for i in range(count)]
             inner = (*data.shape[batch:at], *indices.shape[batch:], *data.shape[at + 1 :])
             out = np.stack(parts) if parts else np.empty((0, *inner), data.dtype)
             out = out.reshape(*lead, *inner)
@@ -74,7 +74,7 @@ class _GatherOp(Op):
         return (out,)
 
 
-def _take(data: Array, picks: Array, axis: int) -> Array:
+def _take_along(data: Array, picks: Array, axis: int) -> Array:
     """np.take that also takes from an empty axis (every index is then out of range)."""
     if data.shape[axis] == 0 and picks.size:
         shape = (*data.shape[:axis], *picks.shape, *data.shape[axis + 1 :])

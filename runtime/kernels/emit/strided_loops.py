@@ -57,7 +57,7 @@ def coalesce(axes: Sequence[Size], strides: Sequence[Sequence[Size]]) -> Space:
         if kept and all(
             _is_run(outer, kept[0], inner) for outer, inner in zip(column, columns[0], strict=True)
         ):
-            joined = _times(size, kept[0])
+            joined = _multiply_sizes(size, kept[0])
             if joined is not None:
                 kept[0] = joined
                 continue
@@ -71,10 +71,10 @@ def _is_run(outer: Size, size: Size, inner: Size) -> bool:
     """Does a step along the outer axis equal `size` steps along the inner one?"""
     if outer == 0 and inner == 0:
         return True
-    return outer == _times(size, inner) and inner != 0
+    return outer == _multiply_sizes(size, inner) and inner != 0
 
 
-def _times(a: Size, b: Size) -> Size | None:
+def _multiply_sizes(a: Size, b: Size) -> Size | None:
     """The product where it is a Size."""
     if isinstance(a, int) and isinstance(b, int):
         return a * b

@@ -51,14 +51,14 @@ def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
         if missing.known:
             return Kernel(symbol, module.text())
     if is_in_rows(spec):
-        PaddedRows(spec, f, sizes, pointers, _word(spec)).run(entry.worker, entry.workers)
+        PaddedRows(spec, f, sizes, pointers, _copied_type(spec)).run(entry.worker, entry.workers)
     else:
         made.run(entry.worker, entry.workers)
     f.ret(0)
     return Kernel(symbol, module.text())
 
 
-def _word(spec: ResampleSpec) -> DType:
+def _copied_type(spec: ResampleSpec) -> DType:
     """The type that elements are copied as."""
     return _WORDS[max(8, spec.data.dtype.bits)]
 
@@ -70,7 +70,7 @@ class _Resample:
         self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
         types = (spec.data.dtype, spec.out.dtype)
         if spec.rule in PICKING:
-            types = (_word(spec),) * 2
+            types = (_copied_type(spec),) * 2
         bits = [max(8, t.bits) for t in types]
         self.lanes = f.target.lanes(max(bits if spec.rule in PICKING else (*bits, spec.acc.bits)))
         self.lines = [

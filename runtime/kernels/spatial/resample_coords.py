@@ -33,7 +33,7 @@ def taps_of(
     """What element `i` of the output axis is made of, for all rules but means and maxima."""
     last = f.sub(axis, 1)
     if spec.rule in ("nearest", "linear", "cubic"):
-        return _choose_taps(f, spec, _place(f, spec, i, axis, count), axis)
+        return _choose_taps(f, spec, _source_coordinate(f, spec, i, axis, count), axis)
     at = f.sub(i, begin)
     if spec.rule == "constant":
         return Taps([at], inside=f.icmp("ult", at, axis))
@@ -51,7 +51,9 @@ def _clamp(f: Function, at: Value, last: Value) -> Value:
     return f.smax(f.smin(at, last), 0)
 
 
-def _place(f: Function, spec: ResampleSpec, i: Value, axis: Value, count: Value) -> Value:
+def _source_coordinate(
+    f: Function, spec: ResampleSpec, i: Value, axis: Value, count: Value
+) -> Value:
     """Where on the input axis element i lies, f32."""
     x, out, size = (cast(f, v, DType.i64, DType.f32) for v in (i, count, axis))
     by = f.fdiv(out, size) if spec.scale is None else number(spec.scale, F32)

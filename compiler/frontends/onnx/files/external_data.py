@@ -38,8 +38,8 @@ class ExternalData:
         """The bytes of a tensor, `needed` by its shape and type. ModelFormatError otherwise."""
         entries = _entries(tensor, where)
         data = self._file(entries.get("location", ""), where)
-        offset = _number(entries, "offset", 0, where)
-        length = _number(entries, "length", max(data.size - offset, 0), where)
+        offset = _read_number(entries, "offset", 0, where)
+        length = _read_number(entries, "length", max(data.size - offset, 0), where)
         if offset > data.size or length > data.size - offset:
             raise ModelFormatError(
                 "external data lies outside its file",
@@ -58,7 +58,7 @@ class ExternalData:
         try:
             return data.part(offset, offset + needed)
         except Error as error:
-            raise _place(error, where) from error
+            raise _add_tensor_name(error, where) from error
 
     def expect(self, tensors: Iterable[TensorProto]) -> None:
         """Announce tensors that will be read, so that neighbours are read together. What is wrong
@@ -93,7 +93,7 @@ class ExternalData:
                     "copy the file itself next to the model",
                 ) from error
             except Error as error:
-                raise _place(error, where) from error
+                raise _add_tensor_name(error, where) from error
             self._files[location] = FileParts(file, self.max_memory)
         return self._files[location]
 
@@ -128,7 +128,7 @@ def _refuse(location: str, where: str, reason: str, fix: str | None = None) -> M
     )
 
 
-def _place(error: Error, where: str) -> Error:
+def _add_tensor_name(error: Error, where: str) -> Error:
     """The same error, which says of what tensor the file is."""
     place = f"{where}: {error.where}"
     return type(error)(
@@ -151,7 +151,7 @@ def _entries(tensor: TensorProto, where: str) -> dict[str, str]:
     return entries
 
 
-def _number(entries: dict[str, str], name: str, default: int, where: str) -> int:
+def _read_number(entries: dict[str, str], name: str, default: int, where: str) -> int:
     text = entries.get(name)
     if text is None:
         return default

@@ -25,18 +25,18 @@ def read_constants(
     external.expect(graph.initializer)
     for position, tensor in enumerate(graph.initializer):
         where = f"initialiser {shorten_text(tensor.name) if tensor.name else position}"
-        _claim(constants, tensor.name, where)
+        _check_name_is_new(constants, tensor.name, where)
         payload = payloads.get(position)
         constants[tensor.name] = read_tensor(tensor, where, external=external, payload=payload)
     for position, sparse in enumerate(graph.sparse_initializer):
         name = sparse.values.name
         where = f"sparse initialiser {shorten_text(name) if name else position}"
-        _claim(constants, name, where)
+        _check_name_is_new(constants, name, where)
         constants[name] = read_sparse(sparse, where, external=external)
     return constants
 
 
-def _claim(constants: Constants, name: str, where: str) -> None:
+def _check_name_is_new(constants: Constants, name: str, where: str) -> None:
     if not name:
         raise ModelFormatError(
             "an initialiser has no name", where=where, got="an empty name", expected="a name"

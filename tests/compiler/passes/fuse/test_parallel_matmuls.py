@@ -193,8 +193,8 @@ def test_products_that_no_other_joins_look_at_themselves(monkeypatch: pytest.Mon
         looks += 1
         return parallel_matmuls_member(*args)
 
-    parallel_matmuls_member = parallel_matmuls._member
-    monkeypatch.setattr(parallel_matmuls, "_member", member)
+    parallel_matmuls_member = parallel_matmuls._match_member
+    monkeypatch.setattr(parallel_matmuls, "_match_member", member)
     merged = run(text, fuse_parallel_matmuls)
     assert len(products(merged)) == count // 2
     assert looks <= 5 * count
