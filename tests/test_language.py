@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,7 @@ BANNED = {
 }
 
 
+@cache
 def prose(path: Path) -> list[tuple[int, str]]:
     """Each line with its number, and each pair of lines joined, for phrases across line ends."""
     lines = [line.strip().lstrip("#").strip() for line in path.read_text("utf-8").splitlines()]
@@ -123,9 +126,40 @@ NAMED_IN = ("runtime/kernels/", "plan/", "compiler/passes/")
 STORED_FIELDS = {("plan/specs/resample.py", "places"), ("plan/specs/squeeze_excite.py", "places")}
 
 
-def functions(path: Path) -> list[ast.FunctionDef]:
+@dataclass(frozen=True)
+class Outline:
+    """The names that a module defines, functions with their lines."""
+
+    functions: tuple[tuple[str, int], ...]
+    classes: tuple[str, ...]
+    constants: tuple[str, ...]
+    variables: frozenset[str]
+
+
+@cache
+def outline(path: Path) -> Outline:
     tree = ast.parse(path.read_text("utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    functions = list[tuple[str, int]]()
+    variables = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef():
+                functions.append((node.name, node.lineno))
+            case (
+                ast.Name(id=word, ctx=ast.Store())
+                | ast.Attribute(attr=word, ctx=ast.Store())
+                | ast.arg(arg=word)
+            ):
+                variables.add(word)
+            case _:
+                pass
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    constants = list[str]()
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            constants += [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    return Outline(tuple(functions), tuple(classes), tuple(constants), frozenset(variables))
 
 
 def is_participle(name: str) -> bool:
@@ -137,53 +171,42 @@ def is_participle(name: str) -> bool:
 
 def test_function_names_are_not_bare_participles() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in MODULES
-        for node in functions(path)
-        if is_participle(node.name) and node.name not in NAMED_SO_BY
+        for name, line in outline(path).functions
+        if is_participle(name) and name not in NAMED_SO_BY
     ]
     assert not found, "name a function by a verb and its object:\n" + "\n".join(found)
 
 
 def test_classes_do_not_share_a_name() -> None:
-    places: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
-    shared = {name: files for name, files in places.items() if len(files) > 1}
+        for name in outline(path).classes:
+            files.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    shared = {name: where for name, where in files.items() if len(where) > 1}
     assert set(shared) == set(SHARED_CLASS_NAMES), {
-        name: files for name, files in shared.items() if name not in SHARED_CLASS_NAMES
+        name: where for name, where in shared.items() if name not in SHARED_CLASS_NAMES
     }
 
 
 def test_constants_name_a_quantity() -> None:
-    found: list[str] = []
-    for path in MODULES:
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.Assign | ast.AnnAssign):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-                found += [f"{path.name}: {n}" for n in names if VAGUE_CONSTANT.fullmatch(n)]
+    found = [
+        f"{path.name}: {name}"
+        for path in MODULES
+        for name in outline(path).constants
+        if VAGUE_CONSTANT.fullmatch(name)
+    ]
     assert not found, "name the quantity and the unit (MAX_..., ..._BYTES):\n" + "\n".join(found)
 
 
 def test_variables_name_a_concept() -> None:
-    found: set[tuple[str, str]] = set()
-    for path in MODULES:
-        name = path.relative_to(ROOT).as_posix()
-        for node in (
-            ast.walk(ast.parse(path.read_text("utf-8"))) if name.startswith(NAMED_IN) else ()
-        ):
-            match node:
-                case (
-                    ast.Name(id=word, ctx=ast.Store())
-                    | ast.Attribute(attr=word, ctx=ast.Store())
-                    | ast.arg(arg=word)
-                ):
-                    found |= {(name, word)} & {(name, vague) for vague in VAGUE_VARIABLES}
-                case _:
-                    pass
+    found = {
+        (name, word)
+        for path in MODULES
+        if (name := path.relative_to(ROOT).as_posix()).startswith(NAMED_IN)
+        for word in outline(path).variables & VAGUE_VARIABLES.keys()
+    }
     assert found == STORED_FIELDS, {word: VAGUE_VARIABLES[word] for _, word in found}
 
 
@@ -201,7 +224,12 @@ OLD_WORDS = re.compile(
 
 def test_names_of_tests_use_the_words_of_the_code() -> None:
     files = [p for folder in ("tests", "fuzz") for p in sorted((ROOT / folder).rglob("test_*.py"))]
-    names = [(p.name, n.name) for p in files for n in functions(p) if n.name.startswith("test_")]
+    names = [
+        (p.name, name)
+        for p in files
+        for name, _ in outline(p).functions
+        if name.startswith("test_")
+    ]
     assert len(names) > 2000
     found = [f"{path}: {name}" for path, name in names if OLD_WORDS.search(name)]
     assert not found, found

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 def test_the_page_is_current() -> None:
     spec = importlib.util.spec_from_file_location("o", ROOT / "benchmarks" / "operations.py")
     assert spec is not None and spec.loader is not None

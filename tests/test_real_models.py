@@ -107,6 +107,7 @@ def test_openvino_ir(name: str, fp16: bool, version: int, tmp_path: Path) -> Non
         assert float(np.abs(g.astype(np.float64) - w).max()) <= 1e-5 * scale
 
 
+@pytest.mark.slow
 def test_fp16_writer(tmp_path: Path) -> None:
     model, inputs = tiny_bert()
     irc.save_model(model, tmp_path / "whole.xml")

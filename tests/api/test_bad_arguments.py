@@ -29,6 +29,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_compile_model(wrong: dict[str, Any]) -> None:
     with pytest.raises(irc.Error) as caught:

@@ -30,6 +30,7 @@ def encoder() -> Any:
     return irc.read_model(bert(2, 64, 4, 128, VOCABULARY, positions=32, scale=0.2))
 
 
+@pytest.mark.slow
 def test_an_encoder_multiplies_in_bf16_and_stays_close(encoder: Any) -> None:
     inputs = bert_inputs(3, 17, VOCABULARY)
     exact = irc.compile_model(encoder)(inputs)
@@ -87,6 +88,7 @@ def test_threads_and_new_shapes_give_the_same_bits(encoder: Any) -> None:
         assert a[:1].tobytes() == c.tobytes()
 
 
+@pytest.mark.slow
 def test_a_file_keeps_the_precision(encoder: Any, tmp_path: Path) -> None:
     inputs = bert_inputs(1, 9, VOCABULARY)
     net = irc.compile_model(encoder, precision="bf16")

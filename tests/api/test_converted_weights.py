@@ -26,6 +26,7 @@ def weights(dtype: str) -> Any:
     return op.constant(ov.Tensor(raw, ov.Shape([SIZE, SIZE]), kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f16", "f64", "i8", "u3", "nf4"])
 def test_readers_convert(dtype: str, tmp_path: Path) -> None:
     """A product either way round, rows by number, an elementwise operation, and the weights as an

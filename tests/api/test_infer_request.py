@@ -173,6 +173,7 @@ def test_a_failed_run_changes_nothing(tmp_path: Path) -> None:
     assert asked(rows(2))["total"].tolist() == [8] * 4
 
 
+@pytest.mark.slow
 def test_requests_run_side_by_side_and_one_at_a_time(tmp_path: Path) -> None:
     net = irc.compile_model(decoder(tmp_path / "m.xml"), num_threads=1)
     steps = np.random.default_rng(1).standard_normal((12, 1, 1, 32)).astype(np.float32)
@@ -198,6 +199,7 @@ def test_requests_run_side_by_side_and_one_at_a_time(tmp_path: Path) -> None:
         alone(steps[0])
 
 
+@pytest.mark.slow
 def test_a_decoder_runs_256_tokens_in_flat_memory(tmp_path: Path) -> None:
     from irc_compiler.runtime.jit import program
 

@@ -62,6 +62,7 @@ def test_pickled_from_an_artefact(net: irc.CompiledModel, tmp_path: Path) -> Non
     assert (copy.deepcopy(loaded)(X)[0] == net(X)[0]).all()
 
 
+@pytest.mark.slow
 def test_unpickled_in_another_process(net: irc.CompiledModel, tmp_path: Path) -> None:
     (tmp_path / "net.pickle").write_bytes(pickle.dumps(net))
     np.save(tmp_path / "x.npy", X)
@@ -241,6 +242,7 @@ def test_eight_threads_with_inputs_of_their_own(num_threads: int | None) -> None
     assert net.stats().contexts <= 8
 
 
+@pytest.mark.slow
 def test_import_in_a_subinterpreter_is_refused_with_the_reason() -> None:
     code = """
         try:
@@ -261,6 +263,7 @@ def test_import_in_a_subinterpreter_is_refused_with_the_reason() -> None:
     assert "multiprocessing" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enabled", [True, False])
 def test_import_without_the_interpreter_lock_is_refused(enabled: bool) -> None:
     code = f"import sys; sys._is_gil_enabled = lambda: {enabled}; import irc_compiler"

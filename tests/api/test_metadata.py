@@ -113,6 +113,7 @@ def test_inspect_prints_metadata(path: Path, capsys: pytest.CaptureFixture[str])
     assert "\t" not in printed and "\r" not in printed
 
 
+@pytest.mark.slow
 def test_a_value_that_no_reader_of_xml_accepts_is_refused_when_it_is_written(
     tmp_path: Path,
 ) -> None:

@@ -73,6 +73,7 @@ CASES: dict[str, tuple[Build, list[tuple[int, ...]], list[tuple[int, ...]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_open_sizes_that_contradict(name: str, tmp_path: Path) -> None:
     build, right, wrong = CASES[name]

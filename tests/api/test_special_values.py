@@ -53,6 +53,7 @@ def compile_move(name: str, element: int, shape: list[int]) -> irc.CompiledModel
     return irc.compile_model(model.SerializeToString())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", MOVES)
 def test_moves_copy_the_bits_of_nan(name: str, dtype: str) -> None:
@@ -69,6 +70,7 @@ def test_moves_copy_the_bits_of_nan(name: str, dtype: str) -> None:
 SIZES = [(1, 5), (3, 64), (2, 1000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "Max", "Min"])
 @pytest.mark.parametrize("shape", SIZES)
 def test_a_maximum_of_both_zeros_is_a_zero(operator: str, shape: tuple[int, int]) -> None:

@@ -116,6 +116,7 @@ def test_wrong_answers_are_infinitely_wrong(monkeypatch: pytest.MonkeyPatch) -> 
         assert largest_error([wrong.astype(wrong.dtype)], [right]) == float("inf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 def test_products_of_any_size_take_few_lines(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling takes some 0.03 ms a line; the bar is 120 ms

@@ -70,6 +70,7 @@ def test_work_grows_with_the_nodes(shape: str) -> None:
     assert twice / once <= 2.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [*SHAPES, *MORE[1:]])
 def test_shapes_have_about_the_nodes_asked_for(shape: str) -> None:
     from benchmarks.workloads.graph_shapes import MORE_SHAPES, SHAPES, count_nodes
@@ -77,6 +78,7 @@ def test_shapes_have_about_the_nodes_asked_for(shape: str) -> None:
     assert 960 <= count_nodes((SHAPES | MORE_SHAPES)[shape](1000).graph) <= 1150
 
 
+@pytest.mark.slow
 def test_nesting_beyond_the_limit_is_refused() -> None:
     from benchmarks.workloads.graph_shapes import nesting
 

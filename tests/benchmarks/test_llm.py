@@ -12,6 +12,7 @@ from support.models.reference_generation import greedy, tiny_llm
 from benchmarks import llm as benchmark
 
 
+@pytest.mark.slow
 def test_tokens_are_those_of_the_model() -> None:
     prompt = [1, 2, 3, 4]
     found = benchmark.measure_llm(tiny_llm(), prompt, 5)

@@ -36,6 +36,7 @@ def rows(name: str, mine: float, *others: float, threads: int = 1) -> list[Any]:
     return engine_rows("models", name, threads, "f32", medians=medians, minima={}, error=0.0)
 
 
+@pytest.mark.slow
 def test_docs_equal_what_result_files_render(render: Any) -> None:
     assert render.main(["--check"]) == 0, "run python -m benchmarks.render"
 

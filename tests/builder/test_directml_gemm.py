@@ -139,6 +139,7 @@ def test_activations(name: str, params: tuple[float, ...], dtype: str) -> None:
     close(irc.compile_model(model)(a)["y"], want, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), CASES, ids=lambda v: str(v))
 def test_the_dialects_xml_keeps_it(name: str, params: tuple[float, ...]) -> None:
     a, b, c = numbers(3, 5), numbers(5, 9), numbers(1, 9, seed=1)

@@ -95,6 +95,7 @@ def test_one_value_used_twice_is_one_node() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_long_chain() -> None:
     y = ops.parameter("x", [1])
     for _ in range(3000):
@@ -110,6 +111,7 @@ def test_errors_come_at_once() -> None:
         ops.parameter("y", [1], "float")
 
 
+@pytest.mark.slow
 def test_it_is_loaded_when_asked_for() -> None:
     code = (
         "import sys, irc_compiler as irc; "

@@ -102,6 +102,7 @@ def test_every_verb_is_there() -> None:
     assert set(GOOD) | WITHOUT_A_MODEL == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", GOOD)
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_hostile_names(verb: str, form: str, hostile: str, capsys: Captured) -> None:
@@ -120,6 +121,7 @@ def test_hostile_names(verb: str, form: str, hostile: str, capsys: Captured) -> 
         assert verb == "bench" or SHOWN[:20] in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["inspect", "run", "profile", "bench"])
 def test_hostile_names_in_an_artifact(verb: str, here: Path, capsys: Captured) -> None:
     path = f"{HOSTILE}.irc"
@@ -157,6 +159,7 @@ def with_output(name: str) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("verb", GOOD)
 def test_hostile_names_in_errors(fault: str, verb: str, here: Path, capsys: Captured) -> None:
@@ -222,6 +225,7 @@ def test_the_trace_is_strict_json(hostile: str, capsys: Captured) -> None:
     assert f"product{HOSTILE}" in shown  # a viewer's JSON parser reads the names as they are
 
 
+@pytest.mark.slow
 def test_tracebacks(here: Path) -> None:
     code = "import irc_compiler.cli.main as m, irc_compiler.cli.entry as e\n" \
            "def fail(words): raise ValueError(words[0])\n" \

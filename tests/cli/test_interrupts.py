@@ -204,6 +204,7 @@ print("moved" if start() not in (None, before) else "kept")
 """
 
 
+@pytest.mark.slow
 def test_openvino_does_not_move_signals() -> None:
     """It would leave them a stack that is freed with its model; the next Ctrl-C is a crash."""
     pytest.importorskip("openvino", reason="not run: what OpenVINO does to signals needs OpenVINO")
@@ -214,6 +215,7 @@ def test_openvino_does_not_move_signals() -> None:
     assert (done.returncode, done.stdout) == (0, "kept\n"), done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_after_the_end_there_is_nothing_to_interrupt() -> None:
     code = (
         "import atexit, os, signal, sys; sys.argv = ['irc', '--version']\n"

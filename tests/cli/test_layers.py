@@ -49,6 +49,7 @@ def compared(capsys: Captured, *words: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(told.out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("model", [DIGITS, RESNET], ids=["digits", "resnet"])
 def test_engines_deliver_what_the_file_names(model: str, engine: str, capsys: Captured) -> None:
@@ -101,6 +102,7 @@ class Watched:
         self.alive -= size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("against", ["reference", "onnxruntime"])
 def test_few_tensors_are_held_at_once(
     against: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path

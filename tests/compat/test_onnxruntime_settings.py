@@ -296,6 +296,7 @@ def test_metadata_reaches_the_session_of_an_artefact(tmp_path: Path) -> None:
     assert meta.producer_name == model.producer_name
 
 
+@pytest.mark.slow
 def test_a_script_that_imports_the_error_classes_by_path() -> None:
     code = (
         "import irc_compiler.compat.onnxruntime as ort\n"

@@ -167,6 +167,7 @@ SCRIPTS: dict[str, Callable[[Any, str], list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_gives_the_same(name: str, two: str) -> None:
     got = SCRIPTS[name](importlib.import_module("irc_compiler.compat.openvino"), two)

@@ -64,6 +64,7 @@ def outcome(net: Any, value: Any) -> list[float] | str:
         return "refused"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("port", (*PORTS, "boolean"))
 def test_arrays_are_cast_as_openvino_casts_them(port: str, models: Any) -> None:
     """Every element type into every other one; the values are such that no cast is undefined."""

@@ -70,10 +70,12 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_the_name_means_the_stand_in_and_the_rest_is_found() -> None:
     run_python(PROGRAM)
 
 
+@pytest.mark.slow
 def test_a_model_that_irc_does_not_support_goes_to_the_engine(tmp_path: Path) -> None:
     path = unsupported_model(tmp_path / "m.onnx")
     code = f"""
@@ -111,6 +113,7 @@ def test_without_install_such_a_model_is_refused(tmp_path: Path) -> None:
         stand_in.InferenceSession(unsupported_model(tmp_path / "m.onnx"))
 
 
+@pytest.mark.slow
 def test_without_the_engine_its_version_is_the_stand_ins(tmp_path: Path) -> None:
     code = """
 import importlib.metadata
@@ -132,6 +135,7 @@ else:
     assert _Version("onnxruntime", "1.2").version == "1.2"
 
 
+@pytest.mark.slow
 def test_uninstall_gives_the_name_back() -> None:
     code = """
 from irc_compiler.compat import install, uninstall

@@ -109,6 +109,7 @@ SMALL: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_small_models(name: str, golden: Callable[[str, str], None]) -> None:
     source, found, _ = optimised(SMALL[name]())
@@ -117,6 +118,7 @@ def test_small_models(name: str, golden: Callable[[str, str], None]) -> None:
     golden(name, print_graph(found))
 
 
+@pytest.mark.slow
 def test_an_encoder_layer(golden: Callable[[str, str], None]) -> None:
     """One layer of the encoder as lowering sees it."""
     _, found, _ = optimised(bert(1, 16, 2, 24, 40, positions=8))

@@ -12,6 +12,7 @@ from fuzz.forged_plans import artifacts, run_forged
 MORE = 40 if os.environ.get("IRC_LONG") == "1" else 1
 
 
+@pytest.mark.slow
 def test_artifacts_hold_every_kind_of_control_step() -> None:
     plans = b" ".join(artifact.data for artifact in artifacts())
     for kind in (b"loop", b"branch", b"loop_end", b"jump"):

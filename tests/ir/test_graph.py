@@ -91,6 +91,7 @@ def test_the_order_does_not_depend_on_insertion() -> None:
     assert build(False) == build(True) == ["x", "a", "b", "add", "out"]
 
 
+@pytest.mark.slow
 def test_the_order_of_a_long_chain_and_of_dead_nodes() -> None:
     g = Graph()
     v = x(g)

@@ -43,6 +43,7 @@ def test_numbers_take_what_the_rule_takes() -> None:
         assert got == taken(start, stop, step, size), (start, stop, step, size)
 
 
+@pytest.mark.slow
 def test_symbolic_sizes_take_what_the_rule_takes() -> None:
     n = symbol("N")
     for start, stop, step in itertools.product(BOUNDS, BOUNDS, STEPS):
@@ -101,6 +102,7 @@ def test_constant_bounds_in_native_code(fixed: bool) -> None:
             assert a.tolist() == b.tolist() == taken(*cut, size), (cut, size)
 
 
+@pytest.mark.slow
 def test_computed_bounds() -> None:
     text = onnx_slices(computed=True)
     net, peer = irc.compile_model(text), onnxruntime.InferenceSession(text)
@@ -113,6 +115,7 @@ def test_computed_bounds() -> None:
             assert got.tolist() == want.tolist() == taken(start, stop, step, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_strided_slices_as_openvino_takes_them(mask: tuple[int, int]) -> None:
     ports = [opset8.parameter([1], np.int64, name=n) for n in ("begin", "end", "strides")]

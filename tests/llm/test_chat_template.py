@@ -71,6 +71,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "message"), HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_templates(source: str, message: str) -> None:
     tracemalloc.start()

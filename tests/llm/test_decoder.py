@@ -16,6 +16,7 @@ from support.models.tiny_decoder import decoder_model
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [512, 4, 1])
 def test_every_logit_is_that_of_a_run_without_a_cache(chunk: int) -> None:
     cache = tiny_llm(chunk=chunk).decoder.start()
@@ -62,6 +63,7 @@ def test_other_inputs_are_refused() -> None:
         Decoder(ops.model({"logits": ops.matmul(x, np.ones((4, 4), np.float32))}))
 
 
+@pytest.mark.slow
 def test_weights_of_a_model_that_can_be_read_again_are_held_once() -> None:
     model = decoder_model(seed=5)
     weights = [

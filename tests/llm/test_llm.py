@@ -23,6 +23,7 @@ def test_greedy_text_is_that_of_a_loop_without_a_cache(prompt: str) -> None:
     assert found.text == llm.tokenizer.decode(found.tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threads", "chunk"), [(2, 512), (1, 4), (2, 1)])
 def test_threads_and_chunks_leave_the_text_as_it_is(threads: int, chunk: int) -> None:
     for prompt in PROMPTS:

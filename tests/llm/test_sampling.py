@@ -15,6 +15,7 @@ def draw(options: GenerationOptions, count: int = 4000) -> list[float]:
     return [chosen.count(t) / count for t in range(5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [

@@ -18,6 +18,7 @@ FIXTURES = sorted(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 def test_an_export_runs_attention_as_one_kernel(path: Path) -> None:
     layers = 1 if "sdpa" in path.stem else 2

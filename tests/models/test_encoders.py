@@ -91,6 +91,7 @@ def test_with_the_weights_of_the_export_outputs_are_equal() -> None:
         np.testing.assert_array_equal(actual[name], value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 @pytest.mark.parametrize(("batch", "sequence"), [(1, 1), (3, 9), (2, 40)])
 def test_exports_run_alike_in_both_engines(path: Path, batch: int, sequence: int) -> None:
@@ -124,6 +125,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_variants_run_alike_in_both_engines(options: dict[str, Any]) -> None:
     model = bert(**TINY, **options)

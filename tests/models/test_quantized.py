@@ -74,6 +74,7 @@ def test_outputs_against_both_peers(name: str) -> None:
             assert np.abs(a - b).max() <= limit * np.abs(b).max()
 
 
+@pytest.mark.slow
 def test_fake_quantize_against_openvino(tmp_path: Path) -> None:
     """OpenVINO's own form of the network: FakeQuantize, and i8 weights with scales."""
     import openvino as ov

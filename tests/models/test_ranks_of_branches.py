@@ -87,6 +87,7 @@ def test_nothing_runs_in_python() -> None:
     assert kinds.count("branch") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sizes_that_work(threads: int, tmp_path: Path) -> None:
     net, other = irc.compile_model(model(), num_threads=threads), session(model())
@@ -107,6 +108,7 @@ def test_sizes_that_work(threads: int, tmp_path: Path) -> None:
         assert net.profile(given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FAILS)
 def test_sizes_that_do_not(case: tuple[int, int, int, int]) -> None:
     net, other = irc.compile_model(model()), session(model())

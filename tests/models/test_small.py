@@ -48,6 +48,7 @@ def same(actual: dict[str, Any], expected: dict[str, Any], tolerance: float = 1e
         np.testing.assert_allclose(actual[name], value, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_models_are_valid_and_run_alike(name: str) -> None:
     model = MODELS[name]

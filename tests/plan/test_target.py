@@ -100,6 +100,7 @@ def test_every_feature_is_known_to_llvm(capfd):
     assert "not a recognized" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_target_does_not_load_llvm():
     modules = ("plan.target", "runtime.machine.detect", "runtime.jit.llvm", "runtime.vecmath.table")
     code = "import sys, " + ", ".join(f"irc_compiler.{m}" for m in modules)

@@ -155,6 +155,7 @@ def test_values_of_python_are_charged(case: Any) -> None:
     assert charge <= MOST_CHARGED * (peak + (1 << 20)), f"{charge} charged for {peak}"
 
 
+@pytest.mark.slow
 def test_elementwise_temporaries_stay_small() -> None:
     x = np.linspace(-4, 4, 1 << 20, dtype=np.float32)
     charge, peak = charge_and_peak(o.Convert(DType.bf16), [x])

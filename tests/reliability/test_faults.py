@@ -162,6 +162,7 @@ print(json.dumps({"killed": killed, "entries": entries, "rest": rest}))
 """
 
 
+@pytest.mark.slow
 def test_killed_while_writing_the_cache(load: Load, tmp_path: Path) -> None:
     """No broken entry is ever read, and what the dead left behind is swept up later."""
     found = run_script(KILL_CACHE.replace("COUNT", str(load.moments)), tmp_path)

@@ -29,6 +29,7 @@ def ready(url: str, context: Any = None) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
@@ -136,6 +137,7 @@ def test_a_second_server_on_the_port_is_an_error(tmp_path: Path) -> None:
             assert done.returncode == 2 and "can't listen" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_needs_the_extra() -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None; from irc_compiler.cli.main import main; "

@@ -38,6 +38,7 @@ def test_a_message_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == tiny_llm().chat(messages, max_tokens=9).text + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "options"),
     [
@@ -80,6 +81,7 @@ def test_wrong_options_end_with_a_message(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_conversation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_json_and_default_output(folder: Path, capsys: Captured) -> None:
     assert Path("model-int8.onnx").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -32,6 +32,7 @@ def program(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_program_runs_on_irc(program: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["shim", "--report", "--", sys.executable, program, "--report", "x"]) == 3
     out, err = capfd.readouterr()
@@ -39,6 +40,7 @@ def test_a_program_runs_on_irc(program: str, capfd: pytest.CaptureFixture[str]) 
     assert "1 sessions" in err and f"{DIGITS}: irc" in err.replace("\n", "")
 
 
+@pytest.mark.slow
 def test_nothing_changes_outside_of_the_child(program: str) -> None:
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert "onnxruntime.capi" in done.stdout

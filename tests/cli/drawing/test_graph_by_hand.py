@@ -43,6 +43,7 @@ def panel(page: Page) -> str:
     return page.run("document.querySelector('#panel').innerText")
 
 
+@pytest.mark.slow
 def test_page_opens_fitted_on_the_last_pass_that_changed_the_graph(tmp_path: Path) -> None:
     path = tmp_path / "m.html"
     x, y = (helper.make_tensor_value_info(n, t, None) for n, t in (("x", 1), ("y", 7)))
@@ -70,6 +71,7 @@ def test_page_opens_fitted_on_the_last_pass_that_changed_the_graph(tmp_path: Pat
         assert "Every operation of the compiled model runs in native code." in panel(opened)
 
 
+@pytest.mark.slow
 def test_the_wheel_zooms_at_the_pointer(page: Page) -> None:
     open_stage(page, "as read")
     x, y = 700, 500
@@ -127,6 +129,7 @@ def test_passes_are_chosen(page: Page) -> None:
     assert page.run("group.querySelectorAll('.box').length") == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wish", ["stage=999", "stage=1", "stage=-3", "stage=x", "stage=1.5"])
 def test_a_link_to_no_stage_shows_one_before(wish: str, tmp_path: Path) -> None:
     """Passes that changed nothing have no picture of their own."""
@@ -242,6 +245,7 @@ def shown(page: Page, path: Path) -> tuple[float, int]:
     return share, colours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, views", [("deep", ["fit", "whole"]), ("encoder", ["fit", "whole"])])
 def test_screenshots_are_not_blank(name: str, views: list[str], tmp_path: Path) -> None:
     """Pictures for a person to judge: `pytest -s` prints where they are."""
@@ -275,6 +279,7 @@ requestAnimationFrame(tick);
 """
 
 
+@pytest.mark.slow
 def test_five_hundred_nodes_stay_fluid(tmp_path: Path) -> None:
     """Frames while 60 turns of the wheel and 60 moves of the mouse come in. `pytest -s` prints how
     long one takes; the bound is generous, as machines are busy and draw without a GPU."""

@@ -209,6 +209,7 @@ class TestInChromium:
         panel = shown.split('<aside id="panel">')[1].split("</aside>")[0]
         assert "Gemm_sum2, Relu_hidden2" in panel and "<dt>time</dt>" in panel
 
+    @pytest.mark.slow
     def test_texts_fit_their_boxes(self, tmp_path: Path) -> None:
         """As the browser measures them, not as we think they are."""
         path = tmp_path / "page.html"

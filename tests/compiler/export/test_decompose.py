@@ -75,6 +75,7 @@ def floats(*shapes: tuple[int, ...]) -> list[Array]:
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation(name: str) -> None:
     x = np.concatenate([np.linspace(-6, 6, 97, dtype=np.float32), np.float32([0, -0.0, 30, -30])])
@@ -132,6 +133,7 @@ def test_batched_gemm_with_symbolic_sizes() -> None:
     check(graph, floats((2, 3, 4)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [-1, 1, -2, 0])
 @pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
 def test_normalisations(cls: type[LayerNorm], axis: int) -> None:
@@ -183,6 +185,7 @@ _FLOAT_OPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _FLOAT_OPS)
 def test_every_scalar_operation(name: str) -> None:
     count = SCALAR_OPS[name]
@@ -233,6 +236,7 @@ def test_dialect_inside_bodies() -> None:
     assert kinds(op.then_body)[1] == "Activation"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", ["", "first", "last"])
 @pytest.mark.parametrize("dtype", [None, DType.f32, DType.boolean])
 def test_attention(causal: str, dtype: DType | None) -> None:

@@ -35,6 +35,7 @@ def cache_model(rows: str = "input", order: bool = True) -> irc.Model:
     return ops.model({"y": ops.reduce_sum(held, [1])}, inputs=[x, chosen])
 
 
+@pytest.mark.slow
 def test_a_decoder_reads_caches_and_writes_no_repeated_heads() -> None:
     net = irc.compile_model(decoder_model(layers=3), num_threads=1)
     found = kinds(net.graph)

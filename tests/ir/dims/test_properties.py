@@ -82,6 +82,7 @@ def _value(tree: object, env: dict[str, int]) -> int:
     }[kind]()
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_TREES, st.lists(_ENVS, min_size=1, max_size=6))
 def test_simplification_keeps_every_defined_value(tree: object, envs: list[dict[str, int]]):

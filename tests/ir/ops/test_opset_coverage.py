@@ -7,6 +7,7 @@ import inspect
 import re
 from typing import Any
 
+import pytest
 from irc_compiler.ir.ops import find
 
 OPSETS = range(1, 17)
@@ -42,6 +43,7 @@ def operations_of(opset: int) -> set[tuple[str, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_operation_is_known() -> None:
     listed = set().union(*map(operations_of, OPSETS))
     assert len(listed) > 200

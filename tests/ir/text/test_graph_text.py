@@ -212,6 +212,7 @@ def test_broken_texts(text: str, message: str, where: str | None) -> None:
 NAMES = st.frozensets(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(NAMES, min_size=1, max_size=3))
 def test_any_names_survive(names: list[frozenset[str]]) -> None:

@@ -52,6 +52,7 @@ def test_a_step_that_writes_elsewhere_is_not_believed() -> None:
     assert find(replace(region, steps=tuple(steps))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

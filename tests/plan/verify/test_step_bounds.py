@@ -42,6 +42,7 @@ def is_refused(seed: Seed) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [ConvSpec, PoolSpec])
 @pytest.mark.parametrize("field", ["dilations", "strides", "pads"])
 def test_step_bounds_reject_windows_that_wrap(family: type, field: str) -> None:

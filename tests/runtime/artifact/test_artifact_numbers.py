@@ -22,6 +22,7 @@ USES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize(("dtype", "number"), [*LEASTS.items(), *LARGEST.items()])
 def test_a_number(dtype: str, number: float, use: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ MODELS: dict[str, Callable[[], tuple[Any, dict[str, Any], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_round_trip(name: str, tmp_path: Path) -> None:
     model, options, inputs = MODELS[name]()
@@ -65,6 +66,7 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
 KINDS = ["if.onnx", "loop.onnx", "scan.xml", "lstm2.onnx", "qdq.onnx", "resnet.onnx"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_plans_of_all_kinds(name: str, tmp_path: Path) -> None:
     """Control flow, whose bodies hold constants, and networks of many kinds of steps."""

@@ -121,6 +121,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_any_number_of_threads_gives_the_same_bits(name: str) -> None:

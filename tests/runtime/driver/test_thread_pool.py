@@ -69,6 +69,7 @@ def test_workers_take_part() -> None:
     assert len(set(names.values())) == 2
 
 
+@pytest.mark.slow
 @linux
 def test_the_pool_starts_only_when_wanted() -> None:
     code = """
@@ -87,6 +88,7 @@ def test_the_pool_starts_only_when_wanted() -> None:
     run_python(code)
 
 
+@pytest.mark.slow
 @linux
 def test_short_calls_in_a_row_start_the_pool_and_single_ones_do_not() -> None:
     code = """
@@ -161,6 +163,7 @@ def test_a_forked_child_runs_with_a_pool_of_its_own(warm: bool) -> None:
         other.join()
 
 
+@pytest.mark.slow
 @linux
 def test_exit_joins_the_workers() -> None:
     code = """
@@ -180,6 +183,7 @@ def test_exit_joins_the_workers() -> None:
     assert "late is well" in run_python(code)
 
 
+@pytest.mark.slow
 @linux
 def test_exit_while_another_thread_runs() -> None:
     code = """
@@ -316,6 +320,7 @@ def test_long_steps_wake_again() -> None:
     assert flags == [[0, 0], [shared, shared], [waking, shared], [waking, waking]]
 
 
+@pytest.mark.slow
 @linux
 def test_locks_that_are_held_at_a_fork_are_free_in_the_child() -> None:
     """Whatever locks irc's modules have, those to come included."""

@@ -34,6 +34,7 @@ def addresses(request: Any) -> list[int]:
     return [value.ctypes.data for value in request._state.values]
 
 
+@pytest.mark.slow
 def test_both_caches_are_appended_to() -> None:
     code = wide_net().session.regions.codes[-1]
     assert len(code.prefix_copies) == len(wide_net().plan.variables) == 2

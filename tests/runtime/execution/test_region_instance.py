@@ -36,6 +36,7 @@ def holds(made: RegionInstance, array: Any) -> bool:
     return array.ctypes.data in made.pointers.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lasts", [False, True])
 @pytest.mark.parametrize("n", [SMALL, LARGE])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -88,6 +89,7 @@ def test_an_input_is_written_when_all_is_read(n: int) -> None:
     assert total is x and (total == want[0]).all() and (product == want[1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [SMALL, LARGE])
 def test_the_next_call_takes_the_binding_of_the_last(n: int) -> None:
     a, b = data(n)

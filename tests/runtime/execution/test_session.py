@@ -119,6 +119,7 @@ def test_bound_call_reads_the_arrays_in_place(session: Session) -> None:
     assert call() == {"y": out}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [100, 30_000])
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_bound_call_keeps_its_inputs(session: Session, n: int, step: int) -> None:

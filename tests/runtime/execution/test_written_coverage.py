@@ -110,6 +110,7 @@ def test_pieces_that_do_not(pieces: list[ElementwiseSpec]) -> None:
     assert unwritten(plan_of(8, 8, *pieces, through_arena=True))
 
 
+@pytest.mark.slow
 def test_written_bytes_are_those_of_a_set() -> None:
     rng = np.random.default_rng(5)
     for _ in range(300):

@@ -94,6 +94,7 @@ def test_f64_to_f16_rounds_once(target, half, bits, least):
     assert convert(target, "f64", half, x).astype(np.float64).tolist() == want.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"])
 def test_floats_to_integers_saturate(target, name):
     info = np.iinfo(numpy_of(name))
@@ -111,6 +112,7 @@ def test_floats_to_integers_saturate(target, name):
         assert convert(target, source, name, xs).tolist() == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["i8", "u8", "i32", "u32", "i64", "u64"])
 @pytest.mark.parametrize("destination", ["f32", "f64", "i16", "u64", "f16"])
 def test_integers_to_anything(target, source, destination):

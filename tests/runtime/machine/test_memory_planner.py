@@ -43,6 +43,7 @@ def overlaps(p: Placement, sizes: np.ndarray, first: np.ndarray, last: np.ndarra
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("greedy", [4096, 0], ids=["greedy", "by steps"])
 @given(BUFFERS)
 @settings(max_examples=200, deadline=None)

@@ -40,6 +40,7 @@ def moved(kind: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["onnx", "irc", "xml"])
 @pytest.mark.parametrize("kind", TYPES, ids=P.DataType.Name)
 def test_values_go_in_and_come_out(kind: int, form: str, tmp_path: Path) -> None:

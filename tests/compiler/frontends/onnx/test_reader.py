@@ -62,6 +62,7 @@ def test_models_give_onnxruntimes_numbers(name: str) -> None:
     compare(MODELS[name], MODELS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda p: p.stem)
 def test_exported_encoders_from_files(path: Path) -> None:
     assert len(FIXTURES) == 4
@@ -214,6 +215,7 @@ def test_every_element_type_by_bytes_and_by_field(type_name: str, values: list[A
         assert got.tolist() == array.tolist()
 
 
+@pytest.mark.slow
 def test_import_of_irc_leaves_onnx_alone() -> None:
     import subprocess
     import sys

@@ -66,6 +66,7 @@ def test_declared_types_can_be_ignored() -> None:
     assert str(graph.node(graph.results[0]).types[0]) == "f32[2, 5]"
 
 
+@pytest.mark.slow
 def test_every_truncation_is_refused() -> None:
     text = (DATA / "mlp_v10.xml").read_bytes().rstrip()
     weights = (DATA / "mlp_v10.bin").read_bytes()

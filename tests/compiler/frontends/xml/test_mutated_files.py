@@ -20,6 +20,7 @@ TRIES = 120
 NAMES = sorted(path.stem for path in DATA.glob("*.xml"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_mutations_end_in_a_graph_or_an_error(name: str) -> None:
     text, weights = (DATA / f"{name}.xml").read_text(), (DATA / f"{name}.bin").read_bytes()

@@ -93,6 +93,7 @@ def turned(text: str, pattern: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_branches_of_several_outputs(tmp_path: Path) -> None:
     model = parser.parse_model(BRANCHES)
     many = [{"c": np.array(c), **numbers(*"xyz")} for c in (True, False)]

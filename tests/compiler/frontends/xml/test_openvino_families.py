@@ -85,6 +85,7 @@ VariadicSplit-1
 """
 
 
+@pytest.mark.slow
 def test_the_usual_operations_are_met(converted: Callable[..., Path]) -> None:
     met: set[str] = set()
     for name in FAMILIES:

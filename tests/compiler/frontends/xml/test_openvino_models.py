@@ -74,6 +74,7 @@ def test_encoders_exported_by_pytorch(stem: str, raw: bool, tmp_path: Path) -> N
         np.testing.assert_allclose(array, expected[name], rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_digits(tmp_path: Path) -> None:
     model = onnx.load(DIGITS / "digits.onnx")
     images = np.load(DIGITS / "held_out.npz")["images"][:40]
@@ -84,6 +85,7 @@ def test_digits(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "attention", "layer_norm", "gelu"])
 @pytest.mark.parametrize("raw", [False, True])
 def test_small_models(name: str, raw: bool, tmp_path: Path) -> None:

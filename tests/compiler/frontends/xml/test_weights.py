@@ -84,6 +84,7 @@ def test_conversions_of_stored_types_are_openvinos(dtype: str, to: str, tmp_path
     np.testing.assert_array_equal(again, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u3", "u4", "u6", "i4"])
 @pytest.mark.parametrize("count", [1, 3, 8, 13, 16])
 def test_packing_is_openvinos(dtype: str, count: int) -> None:
@@ -219,6 +220,7 @@ def many_constants(dtype: str, count: int, size: int, places: range) -> bytes:
     return net(layers, edges)
 
 
+@pytest.mark.slow
 def test_overlapping_constants_cannot_exhaust_memory() -> None:
     weights = bytes(1 << 20)
     half = 1 << 19

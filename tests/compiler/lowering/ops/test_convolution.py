@@ -242,6 +242,7 @@ def test_factors_of_bf16(name: str, compile_graph) -> None:
             assert np.linalg.norm(g - w) <= 2e-2 * np.linalg.norm(w)
 
 
+@pytest.mark.slow
 def test_a_chain_is_one_step_per_convolution(compile_graph) -> None:
     """Bias, residual and activation are epilogues. Both results are copied for the caller, who
     wants channels first."""
@@ -288,6 +289,7 @@ def test_refusals(text: str, reason: str, compile_graph) -> None:
     assert [s.reason for s in net.plan.host_steps()] == [reason]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "channels", "stride", "tile"),
     [(28, 16, 1, 4), (27, 16, 1, 2), (7, 16, 1, 0), (28, 15, 1, 0), (28, 16, 2, 0)],
@@ -354,6 +356,7 @@ def test_where_winograd_in_f32_stands_in_for_bf16(
         assert spec.data.dtype is (DType.f32 if tile else DType.bf16)
 
 
+@pytest.mark.slow
 def test_winograd_of_run_time_sizes(compile_graph) -> None:
     """Images of unknown size take F(2 x 2), whatever their size: the bits are those of a kernel for
     that size alone, where it takes F(2 x 2) as well."""

@@ -59,6 +59,7 @@ def model(case: dict[str, object]) -> bytes:
     return made.SerializeToString()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_against_onnxruntime(name: str) -> None:
     case, given = CASES[name], model(CASES[name])

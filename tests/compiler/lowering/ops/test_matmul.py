@@ -68,6 +68,7 @@ CONVERTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [33, 1])
 @pytest.mark.parametrize("source, to, shape", CONVERTED, ids=lambda x: str(x))
 def test_left_operands_are_converted_while_they_are_packed(
@@ -222,6 +223,7 @@ def net_with_heads(
     return model(nodes, {"x": ("f4", given)}, weights, {"y": "f4"}), feeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("size", [16, 5])
 @pytest.mark.parametrize("read, written", [(True, False), (False, True), (True, True)])

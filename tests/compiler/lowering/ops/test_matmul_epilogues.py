@@ -50,6 +50,7 @@ def test_every_activation_is_the_product_s_own(
         np.testing.assert_allclose(net(arrays[0])[0], wanted, rtol=limit, atol=limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [16, "M"])
 @pytest.mark.parametrize("weight", [np.int8, np.uint8])
 def test_dynamic_quantisation_is_undone_behind_the_sums(weight: Any, rows: int | str) -> None:
@@ -104,6 +105,7 @@ def codes(kind: str, n: int, k: int) -> Any:
     return op.multiply(op.subtract(wide, op.constant(np.full_like(most, 128))), scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [16, -1])
 @pytest.mark.parametrize("kind", ["fake", "i8", "u8"])
 @pytest.mark.parametrize("signed", [True, False])

@@ -44,6 +44,7 @@ def check(
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("kind", sorted(GATES))
 def test_against_onnxruntime(kind: str, direction: str) -> None:
@@ -100,6 +101,7 @@ def test_coupled_gates(peepholes: bool) -> None:
     check(data, irc.compile_model(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", [(), ("h",), ("c",), ("h", "c")])
 @pytest.mark.parametrize("sizes", [(5, 1), (5, 7), ("T", 4), (3, "N")])
 def test_first_states_and_sizes(
@@ -110,6 +112,7 @@ def test_first_states_and_sizes(
     check(data, irc.compile_model(data), sizes=((time, batch),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(GATES))
 def test_the_batch_first(kind: str) -> None:
     """onnxruntime has no such layout: its answer with time first, turned."""

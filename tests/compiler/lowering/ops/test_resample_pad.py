@@ -73,6 +73,7 @@ def test_either_sign_at_both_ends_of_two_axes(mode: str, dtype: str, compile_gra
     assert made >= 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_long_rows_are_shared(mode: str, compile_graph) -> None:
     """Rows of more than one piece, channels behind the axis or none, on any number of threads."""

@@ -65,6 +65,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_an_operand_is_a_size(case: str) -> None:
     graph = parse_graph(f'graph "g"\n{BEGIN}%8 = {CASES[case]}\n{END}')
@@ -112,6 +113,7 @@ TAKEN_FOR_GRANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TAKEN_FOR_GRANTED)
 def test_a_size_that_does_not_fit_is_refused_where_only_the_shape_is_read(case: str) -> None:
     """Then nothing computes what the size does not fit."""

@@ -73,6 +73,7 @@ CASES: dict[str, tuple[Graph, list[tuple[int, ...]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimised", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_against_evaluate(name: str, optimised: bool, compile_graph) -> None:

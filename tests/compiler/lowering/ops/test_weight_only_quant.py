@@ -86,6 +86,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimised", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_a_product_reads_compressed_weights(
@@ -111,6 +112,7 @@ def test_a_product_reads_compressed_weights(
         assert np.array_equal(net(x)[0], expected(x)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimised", [True, False])
 @pytest.mark.parametrize("dtype", [DType.u4, DType.u8, DType.i8])
 @pytest.mark.parametrize("transposed", [False, True])
@@ -197,6 +199,7 @@ def test_gemm_and_a_batch_of_rows_and_bf16(compile_graph: Compile) -> None:
     np.testing.assert_allclose(net(x[0, :3])[0], exact, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", ["f16", "f32"])
 @pytest.mark.parametrize("kind", ["u4", "i4", "u8", "i8"])
 def test_chains_of_openvino_reach_the_kernel(kind: str, wide: str, tmp_path: Path) -> None:
@@ -274,6 +277,7 @@ def test_a_weight_that_is_also_a_result_is_expanded(compile_graph: Compile) -> N
     assert np.array_equal(net(rows(2, 160))[1], Dequantize().evaluate(codes, scale, zero)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i4, DType.u8], ids=str)
 def test_artefacts_hold_compressed_weights_once(
     dtype: DType, compile_graph: Compile, tmp_path: Path

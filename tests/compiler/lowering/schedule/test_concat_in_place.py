@@ -146,6 +146,7 @@ def test_numbers(name: str, precision: str, compile_graph: Compile) -> None:
         assert found.tobytes() == again.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in GRAPHS if n.startswith(("dense", "halves"))])
 def test_nothing_is_copied(name: str, compile_graph: Compile) -> None:
     assert copies(compile_graph(GRAPHS[name](), True, 1)) == []
@@ -165,6 +166,7 @@ def peak(net: irc.CompiledModel) -> int:
     return live_peak(sizes, *(np.array([getattr(b, n) for b in roots]) for n in ("first", "last")))
 
 
+@pytest.mark.slow
 def test_a_skip_is_not_held_with_the_memory_of_what_is_joined_to_it(
     compile_graph: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def convolution(size: int, channels: int) -> bytes:
     return made.SerializeToString()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 @pytest.mark.parametrize("size", [16, 32])
 def test_models_take_extreme_pixels_as_onnxruntime_does(size: int, precision: str) -> None:

@@ -81,6 +81,7 @@ def test_every_family_takes_its_offsets_as_sizes(kind: str, batch: int | str) ->
     np.testing.assert_array_equal(net(data)[0], np.concatenate(want, 1))
 
 
+@pytest.mark.slow
 def test_few_pieces_keep_offsets_in_the_code() -> None:
     x = ops.parameter("x", [3, 5 * (MIN_SHARED_KERNELS - 1)])
     _, specs = compiled([ops.softmax(p) for p in ops.split(x, MIN_SHARED_KERNELS - 1, 1)])

@@ -12,6 +12,7 @@ from irc_compiler.compiler.lowering.schedule.range_maximum import RangeMaximum
 INTEGERS = st.integers(-(2**70), 2**70)
 
 
+@pytest.mark.slow
 @given(st.lists(INTEGERS, min_size=1, max_size=40), st.data())
 @settings(max_examples=100, deadline=None)
 def test_the_maximum_is_that_of_a_list(values: list[int], data: st.DataObject) -> None:

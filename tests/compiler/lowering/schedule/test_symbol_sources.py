@@ -46,6 +46,7 @@ def search_all(
     return known[len(inputs) :], [found[n] for n in sorted(found)]
 
 
+@pytest.mark.slow
 @given(st.lists(SHAPES, min_size=1, max_size=8), st.sets(st.sampled_from(NAMES)), st.data())
 @settings(max_examples=300, deadline=None)
 def test_the_slots_are_those_of_a_search_of_all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from irc_compiler.compiler.frontends.onnx.reader import read_onnx
 from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.passes.canonicalize.simplify_subgraphs import simplify_subgraphs
@@ -68,6 +69,7 @@ def test_a_known_condition_leaves_its_branch() -> None:
     assert (y == -2 * inputs["x"]).all()
 
 
+@pytest.mark.slow
 def test_numbers_stay_and_a_second_run_changes_nothing() -> None:
     for name in TEXTS:
         source = read_onnx(control_flow(name))

@@ -49,6 +49,7 @@ def test_same_numbers(name: str) -> None:
     np.testing.assert_allclose(found, want, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NORMS)
 def test_natively(name: str) -> None:
     before = made(name)

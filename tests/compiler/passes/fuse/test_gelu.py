@@ -274,6 +274,7 @@ def test_mish() -> None:
     same_values(graph(text), found)
 
 
+@pytest.mark.slow
 def test_a_chain_longer_than_the_stack_is_no_matter() -> None:
     lines = "".join(f"%{i + 1} = Add.1(%{i}, %0)\n" for i in range(3, 2000))
     text = X + "%3 = Erf.1(%0)\n" + lines + "%2001 = Result.1(%2000)"

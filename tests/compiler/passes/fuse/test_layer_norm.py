@@ -54,6 +54,7 @@ def head(axes: str = "-1") -> str:
     return HEAD.format(axes=axes, rank=axes.count(",") + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("square", SQUARES)
 @pytest.mark.parametrize("quotient", QUOTIENTS)
 @pytest.mark.parametrize(("scale", "bias"), [("%12, %13", "%14, %15"), ("%13, %12", "%15, %14")])

@@ -57,6 +57,7 @@ def products(found: Graph) -> list[int]:
     return [n for n in found.order() if found.op(n).kind in ("MatMul", "Gemm")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("biases", ["", "qkv", "qv"])
 def test_queries_keys_and_values_are_one_product(biases: str, turned: bool) -> None:
@@ -77,6 +78,7 @@ def test_queries_keys_and_values_are_one_product(biases: str, turned: bool) -> N
     same_values(run(text, PASSES[:2]), found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["2, 5", "B, S"])
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_a_merged_product_keeps_bits(

@@ -84,6 +84,7 @@ def test_beyond_the_end_stay_zeros() -> None:
     assert traced(graph, gather_quantized_table)[1].hits()["pick_codes"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows", "groups", "halves_of_bytes"])
 def test_a_tied_table_is_never_expanded(name: str) -> None:
     graph = table(*CASES[name], half=True, mode="error", tied=True)

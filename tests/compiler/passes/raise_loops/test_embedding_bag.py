@@ -134,6 +134,7 @@ def test_bags_of_one_size_are_an_axis(tmp_path: Any, loop: str, reduction: str) 
         agree(net, data, x=np.random.default_rng(bags).integers(0, 50, (bags, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [COUNTED, LISTED], ids=["counted", "listed"])
 @pytest.mark.parametrize("reduction", REDUCTIONS[:2])
 @pytest.mark.parametrize("offsets", [[0, 2, 2, 7], [0, 0, 0, 0], [3, 5, 12, 12], [0, 1, 2, 11]])

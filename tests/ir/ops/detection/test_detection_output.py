@@ -57,6 +57,7 @@ def inputs_of(attributes: dict[str, Any], *, aux: bool = False, batched: bool = 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", first_fast(CASES, 2), ids=str)
 @pytest.mark.parametrize("batched", first_fast([True, False]))
 def test_detection_output(attributes: dict[str, Any], batched: bool) -> None:

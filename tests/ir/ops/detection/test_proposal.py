@@ -39,6 +39,7 @@ def inputs_of(images: int, rows: int, columns: int, image: list[float]) -> list[
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", first_fast(CASES, 2), ids=str)
 @pytest.mark.parametrize("image", [[40.0, 48.0, 1.0], [40.0, 48.0, 1.5, 2.0]], ids=str)
 def test_proposal(attributes: dict[str, Any], image: list[float]) -> None:
@@ -49,6 +50,7 @@ def test_proposal(attributes: dict[str, Any], image: list[float]) -> None:
     check(lambda *x: o4.proposal(*x, given), inputs_of(2, 3, 4, image))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("info", [[40.0, 48.0, 1.0], [40.0, 48.0, 1.5, 2.0]], ids=str)
 def test_generate_proposals(normalized: bool, info: list[float]) -> None:

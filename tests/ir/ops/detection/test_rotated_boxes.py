@@ -26,6 +26,7 @@ def boxes(images: int, count: int, size: float = 10.0) -> np.ndarray:
     return np.concatenate([centre, sides, angle], axis=-1).astype(F)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clockwise", [True, False])
 @pytest.mark.parametrize("descending", [True, False])
 def test_nms_rotated(clockwise: bool, descending: bool) -> None:

@@ -34,6 +34,7 @@ def model(name: str, type_: int) -> bytes:
 TYPES = {np.float32: 1, np.float16: 10, np.float64: 11}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", list(TYPES))
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "mish", "swish", "hard_swish"])
 def test_gated_activations_have_their_limits_at_infinity(name: str, dtype: type) -> None:

@@ -22,6 +22,7 @@ from support.openvino_operations import check, first_fast, k, model_of
 F = np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjoint", [True, False])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4, 4), (2, 1, 2, 2)], ids=str)
 def test_inverse(adjoint: bool, shape: tuple[int, ...]) -> None:

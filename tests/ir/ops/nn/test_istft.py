@@ -16,6 +16,7 @@ F = np.float32
 _R = np.random.default_rng(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("center", first_fast([True, False]))
 @pytest.mark.parametrize("normalized", [True, False])
 def test_istft(center: bool, normalized: bool) -> None:

@@ -35,6 +35,7 @@ def test_greedy_decoder_with_lengths(merge: bool) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [

@@ -22,6 +22,7 @@ OFFSETS = np.array([0, 2, 2, 5], I)
 WEIGHTS = np.array([0.5, -1, 2, 3, 0.25, 1], F)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [TABLE, DEEP], ids=["matrix", "tensor"])
 def test_offsets(table: Any) -> None:
     check(lambda *x: o3.embedding_bag_offsets_sum(*x), [table, INDICES, OFFSETS], native=True)

@@ -16,6 +16,7 @@ from support.openvino_operations import check, k
 F = np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [True, False])
 @pytest.mark.parametrize("dtype", [F, np.int64, np.int32])
 def test_search_sorted(right: bool, dtype: Any) -> None:

@@ -21,6 +21,7 @@ def plane(dtype: Any, *shape: int) -> Any:
     return values.astype(dtype) if dtype == np.float32 else _R.integers(0, 256, shape).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 @pytest.mark.parametrize("colours", first_fast(["bgr", "rgb"]))
 def test_nv12(dtype: Any, colours: str) -> None:

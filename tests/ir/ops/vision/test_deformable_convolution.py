@@ -37,6 +37,7 @@ def sizes(window: dict[str, Any]) -> tuple[int, int]:
     return found[0], found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", first_fast(WINDOWS), ids=str)
 @pytest.mark.parametrize("groups", [(1, 1), (2, 2), (1, 4)], ids=str)
 def test_deformable_convolution(window: dict[str, Any], groups: tuple[int, int]) -> None:

@@ -142,6 +142,7 @@ def assembly_of(case: Case, target: Target) -> str:
     return emit_assembly(generate(build(case)[0], target, "k").text, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("queries", [1, 128])
 def test_code_for_a_machine_with_tiles(queries: int, dynamic: bool) -> None:

@@ -274,6 +274,7 @@ def test_special_values(isa: str, block: int) -> None:
     assert not zeros[0].any() and np.isnan(zeros[3]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_empty_sizes(isa: str) -> None:
     for case in (Case(5, 0), Case(0, 5), Case(5, 5, heads=0), Case(40, 0, compute_dtype=BF16)):

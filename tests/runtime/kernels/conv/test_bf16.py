@@ -40,6 +40,7 @@ def test_integers_are_exact(name: str, isa: str) -> None:
     check(replace(case, dynamic=True), isa, rng.choice([1, 2]), rng.choice(["start", "end"]))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(6))
 def test_random_convolutions_are_exact(number: int, isa: str) -> None:
@@ -64,6 +65,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
     return x.astype(ml_dtypes.bfloat16).astype(np.float64)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", ["padded", "first", "small", "dilated", "depthwise"])
 def test_factors_are_rounded_and_sums_are_not(name: str, isa: str) -> None:
@@ -178,6 +180,7 @@ def test_many_taps_give_the_bits_of_any_sizes(name: str, factors: DType | None, 
     assert same_bits(computed(replace(case, dynamic=True), isa, floats=True)[0], fixed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", ["x86-64-v2", "haswell", "skylake-avx512", "znver4"])
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("factors", [None, BF16])

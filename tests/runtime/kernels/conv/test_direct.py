@@ -208,6 +208,7 @@ def test_against_evaluate(name: str, isa: str) -> None:
     check(CASES[name], isa, workers=rng.choice([1, 2, 3]), at=rng.choice(["start", "end"]))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize(
     "name", ["padded", "first", "small", "line", "volume", "depthwise", "depthwise_strided"]
@@ -244,6 +245,7 @@ def random_case(rng: random.Random) -> Case:
     )
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(6))
 def test_random_convolutions_are_exact(number: int, isa: str) -> None:

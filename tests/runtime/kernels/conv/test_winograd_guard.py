@@ -122,6 +122,7 @@ def scatter_extremes(seed: int) -> Change:
     return change
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("seed", range(12))
 def test_random_extremes(seed: int, isa: str) -> None:
@@ -180,6 +181,7 @@ def test_ordinary_tiles_are_transformed(name: str, isa: str) -> None:
     assert np.isfinite(extreme).all()
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("m", [2, 4])
 def test_the_bounds(m: int, isa: str) -> None:

@@ -78,6 +78,7 @@ def check(
                 assert rest.tobytes() == np.repeat(fill, untouched.sum()).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_one_axis_of_every_length(isa: str, dynamic: bool) -> None:
@@ -261,6 +262,7 @@ def test_generation_is_pure() -> None:
     assert "@k9(" in generate(spec, target, "k9").text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_some_inputs_transposed(isa: str, dynamic: bool) -> None:

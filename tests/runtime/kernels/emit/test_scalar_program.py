@@ -93,6 +93,7 @@ def build(ops: list[str], arity: int, dtype: DType) -> Program:
     return b.finish(*(b.op(op, *inputs) for op in ops))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_float_arithmetic_is_exact(dtype: DType, isa: str) -> None:

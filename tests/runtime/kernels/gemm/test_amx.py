@@ -143,6 +143,7 @@ def test_amx_gemm_keeps_nan_and_infinity_in_their_row() -> None:
         np.testing.assert_array_equal(found, (a @ b).astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case, instruction",
     [

@@ -86,6 +86,7 @@ def test_bf16_gemm_of_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     check(Case(**sizes, batch=batch, b="rows", dynamic=dynamic, compute_dtype=BF16), isa)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("k, n, b", [(64, 32, "packed"), (2001, 40, "columns"), (2001, 1, "rows")])
 def test_bf16_gemm_rounds_operands_and_not_sums(isa: str, k: int, n: int, b: str) -> None:
@@ -103,6 +104,7 @@ TIES = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1 - 2**-8, 3.3895e38, 3.4
         np.nan]  # fmt: skip
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize(
     "n, b", [(1, "rows"), (1, "gaps"), (35, "packed"), (35, "columns"), (35, "rows")]

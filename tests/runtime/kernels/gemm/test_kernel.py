@@ -91,6 +91,7 @@ def test_gemm_of_every_size_around_the_register_tile(isa: str) -> None:
                 check(case, isa, at="start" if (m + n) % 2 else "end")
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("m, n", [(1, 70), (2, 33), (5, 16), (14, 64), (15, 7), (29, 65)])
 def test_gemm_of_static_sizes(isa: str, m: int, n: int) -> None:
@@ -98,6 +99,7 @@ def test_gemm_of_static_sizes(isa: str, m: int, n: int) -> None:
     check(Case(m, 37, n, epilogue="relu", b="rows"), isa)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dynamic", ["", "mnkqabc"])
 @pytest.mark.parametrize("zero", ["m", "k", "n", "batch"])
@@ -107,6 +109,7 @@ def test_gemm_of_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     check(Case(**sizes, batch=batch, b="rows", epilogue="relu", dynamic=dynamic), isa)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("a", ["rows", "columns", "gaps"])
 @pytest.mark.parametrize("b", ["rows", "columns", "gaps"])
@@ -121,6 +124,7 @@ def test_gemm_of_a_matrix_and_a_vector(isa: str, a: str, b: str) -> None:
     assert same_bits(product(x[4:5], y, isa, a=a, b=b), plain[4:5])
 
 
+@pytest.mark.slow
 @each_isa
 def test_gemv_bits_depend_on_neither_threads_nor_kind_of_kernel(isa: str) -> None:
     """K is long enough for every run of the order over K, and ends within one."""
@@ -137,6 +141,7 @@ def floats() -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((37, 300)), rng.standard_normal((300, 75))
 
 
+@pytest.mark.slow
 @each_isa
 def test_gemm_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str, floats) -> None:
     a, b = floats
@@ -225,6 +230,7 @@ def test_gemm_keeps_nan_and_infinity_in_their_rows_and_columns(isa: str) -> None
         np.testing.assert_array_equal(product(a, b, isa, **case), expected)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dtype", [DType.i32, DType.u32, DType.i64, DType.u64])
 def test_gemm_of_integers_wraps(isa: str, dtype: DType) -> None:

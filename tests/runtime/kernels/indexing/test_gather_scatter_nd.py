@@ -20,6 +20,7 @@ def elements(*shape: int, dtype: DType = F32) -> np.ndarray:
     return (found > 0 if dtype is DType.boolean else found).astype(dtype.numpy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("inner", [1, 3, 16, 37, 0])

@@ -166,6 +166,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell, direction", PAIRS)
 def test_directions(isa: str, cell: str, direction: str) -> None:
@@ -189,6 +190,7 @@ def test_workers_share_panels_that_tiles_do_not_divide(
     check(Case(cell, "bidirectional", batch, 2, hidden, compute_dtype=BF16), isa, 1e-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_lengths_end_each_sequence(isa: str, cell: str) -> None:
@@ -211,6 +213,7 @@ def test_blocks_of_rows(isa: str, cell: str, batch: int) -> None:
     check(Case(cell, "forward", batch, 2, 37), isa, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_clip_and_other_activations(isa: str) -> None:
     check(Case("lstm", "forward", 2, 4, 12, clip=0.3), isa)

@@ -48,6 +48,7 @@ def layer_norm(r: Size, n: Size, dtype: DType = F32) -> NormSpec:
     return NormSpec((r, n), (line,), (row, row), (line,), program, affine(dtype), EPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 def test_layer_norm_lengths(isa: str, dtype: DType) -> None:

@@ -61,6 +61,7 @@ def test_transposes(opset: int, trans: tuple[int, int]) -> None:
     np.testing.assert_array_equal(got, 2 * (a @ b) + 0.5 * c)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [7, 9, 11, 13])
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (1, 4), (2, 1), (2, 4), (1, 1)])
 def test_c_broadcasts_to_the_product(opset: int, shape: tuple[int, ...]) -> None:

@@ -129,6 +129,7 @@ def test_softmax_of_all_versions(opset: int, axis: int) -> None:
         agree("LogSoftmax", x, opset=opset, axis=axis, symbolic=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [7, 11, 12, 13, 17, 18, 22])
 def test_forms_that_changed_over_versions(opset: int) -> None:
     x = {"x": normal(2, 3, 4)}
@@ -191,6 +192,7 @@ def test_integers_divide_toward_zero_and_round_to_even() -> None:
 # Recurrent --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op_type", ["RNN", "GRU", "LSTM"])
 def test_recurrent_operators(op_type: str, direction: str) -> None:
@@ -333,6 +335,7 @@ def test_gather_refuses_an_index_out_of_range() -> None:
     assert "3" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_every_importer_belongs_to_an_operator() -> None:
     from irc_compiler.compiler.frontends.onnx.ops import IMPORTERS
 

@@ -162,6 +162,7 @@ def test_scales_that_are_powers_of_two() -> None:
     same(run("QuantizeLinear", [x, scale, np.array(0, np.int8)], P.INT8, 24), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [19, 21, 23, 25])
 @pytest.mark.parametrize("form", FORMS)
 def test_float8_without_saturation(form: str, opset: int) -> None:
@@ -241,6 +242,7 @@ CONVOLUTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "per_channel", "a", "b"), CONVOLUTIONS)
 def test_conv_integer(groups: int, per_channel: bool, a: Any, b: Any) -> None:
     x, w = integers((2, 4, 6, 7), a, 1), integers((6, 4 // groups, 3, 3), b, 2)
@@ -252,6 +254,7 @@ def test_conv_integer(groups: int, per_channel: bool, a: Any, b: Any) -> None:
     same(run("ConvInteger", [x, w, x_zero, w_zero], P.INT32, 10, **attributes), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "per_channel", "a", "b"), CONVOLUTIONS)
 @pytest.mark.parametrize("bias", [False, True])
 def test_qlinear_conv(groups: int, per_channel: bool, a: Any, b: Any, bias: bool) -> None:
@@ -276,6 +279,7 @@ def test_qlinear_conv(groups: int, per_channel: bool, a: Any, b: Any, bias: bool
     same(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [2, 4])
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("columns", [False, True])
@@ -290,6 +294,7 @@ def test_matmul_integer(rank: int, rows: bool, columns: bool, a: Any, b: Any) ->
     same(run("MatMulInteger", [x, y, a_zero, b_zero], P.INT32, 10), want)
 
 
+@pytest.mark.slow
 def test_qlinear_matmul_multiplies_scales_first() -> None:
     """m = f32(f32(a_scale * b_scale) / y_scale) of any scales, not powers of two only."""
     r = np.random.default_rng(5)

@@ -151,6 +151,7 @@ def draw(name: str, **seed: float) -> Callable[[], list[float]]:
     return lambda: net({} if data is None else {"x": data})[0].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("seed", [0.0, 0.5, -1.0, 7.0])
 def test_a_node_with_a_seed_draws_the_same_in_every_run(name: str, seed: float) -> None:

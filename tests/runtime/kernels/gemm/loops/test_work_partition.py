@@ -42,6 +42,7 @@ def parts(case: Case, isa: str, workers: int) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", CASES)
 def test_split_work_gives_every_element_to_one_worker(isa: str, name: str) -> None:

@@ -126,6 +126,7 @@ def check(c: Case, isa: str, workers: int = 1, at: str = "end") -> None:
     assert same_bits(multiply(c, a, isa, workers, at), plain + np.float32(0.5))
 
 
+@pytest.mark.slow
 @each_isa
 @each_type
 @pytest.mark.parametrize("zero", ["none", "one", "each"])
@@ -136,6 +137,7 @@ def test_dequant_expands_every_code(isa: str, dtype: DType, zero: str) -> None:
                      (weights_of(c).expanded + np.float32(0.5)) - np.float32(0.5))  # fmt: skip
 
 
+@pytest.mark.slow
 @each_isa
 @each_type
 @pytest.mark.parametrize("has_offset", [True, False])
@@ -222,6 +224,7 @@ def test_dequant_split_rounds_to_nearest_even(dtype: DType) -> None:
     assert np.array_equal(c - rest, (q * scale).astype(dtype.numpy).astype(np.float32))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("scales", [(1e-38, 1e-36), (-1e32, 1e32), (1e-30, 1e-29), (1e-3, 1e-2)])
 def test_dequant_of_bf16_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
@@ -232,6 +235,7 @@ def test_dequant_of_bf16_scales_of_any_size(isa: str, scales: tuple[float, float
         check(Case(m, 16, 40, DType.u8, 8, scale=DType.bf16, scales=scales), isa)
 
 
+@pytest.mark.slow
 @each_isa
 def test_dequant_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) -> None:
     whole = Case(40, 520, 75, DType.u4, 128)
@@ -252,6 +256,7 @@ def test_dequant_of_transposed_weights(isa: str, dtype: DType) -> None:
     check(Case(20, 48, 37, dtype, 16, transposed=True), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("m, dynamic", [(1, True), (20, False)])
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)

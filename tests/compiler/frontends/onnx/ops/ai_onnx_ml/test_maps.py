@@ -221,6 +221,7 @@ def test_a_map_that_passes_through_is_copied() -> None:
     assert found == x and found is not x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("x", "parts"),
     [

@@ -90,6 +90,7 @@ def test_tree_post_transforms(post: str, dtype: str) -> None:
     compare(model, feeds, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize("lowest", [-1.0, 0.0])
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ CASES: dict[str, tuple[list[Any], list[str], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_one_new_token(name: str) -> None:
     inputs, outputs, attributes = CASES[name]
@@ -91,6 +92,7 @@ def rows(batch: Any) -> Any:
     return np.concatenate([batch[b, :length] for b, length in enumerate(LENGTHS)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["apart", "packed"])
 @pytest.mark.parametrize("extra", [False, True])
 def test_tokens_without_padding(form: str, extra: bool) -> None:

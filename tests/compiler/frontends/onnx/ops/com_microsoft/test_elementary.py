@@ -252,6 +252,7 @@ def sentences(vocab: int) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gelu", ["erf", "tanh"])
 @pytest.mark.parametrize("mask", ["mul", "where"])
 def test_an_optimised_encoder(gelu: Any, mask: Any, tmp_path: Path) -> None:
@@ -263,12 +264,14 @@ def test_an_optimised_encoder(gelu: Any, mask: Any, tmp_path: Path) -> None:
     compare(model, sentences(50), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_optimised_convnet(tmp_path: Path) -> None:
     model = optimised(resnet(32).SerializeToString(), tmp_path)
     assert sum(node.op_type == "FusedConv" for node in model.graph.node) == 9
     compare(model, {"x": f(1, 3, 32, 32)}, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_optimised_encoder_quantised_as_it_runs(tmp_path: Path) -> None:
     source = dynamic(bert(1, 32, 4, 64, 50, positions=16))
     model = optimised(source.SerializeToString(), tmp_path)
@@ -304,6 +307,7 @@ def test_what_the_transformers_optimiser_writes(name: str, tmp_path: Path) -> No
     compare(made, feeds, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(MODELS.glob("encoder_*.onnx")), ids=lambda p: p.stem)
 def test_what_torch_wrote_and_onnxruntime_optimised(path: Path, tmp_path: Path) -> None:
     model = optimised(str(path), tmp_path)

@@ -42,6 +42,7 @@ NODES: list[tuple[str, list[Any], list[str], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", NODES, ids=lambda c: c[0])
 def test_nodes(case: tuple[str, list[Any], list[str], dict[str, Any]]) -> None:
     op_type, inputs, outputs, attributes = case

@@ -84,6 +84,7 @@ INTEGERS = [(TensorProto.UINT8, bits) for bits in (2, 4, 8)]
 INTEGERS += [(TensorProto.UINT4, 4), (TensorProto.INT4, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "bits"), INTEGERS)
 @pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -151,6 +151,7 @@ def model(case: Case, given: dict[str, Any]) -> Any:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_against_onnxruntime(name: str) -> None:
     case = CASES[name]

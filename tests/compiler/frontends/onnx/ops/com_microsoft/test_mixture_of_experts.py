@@ -31,6 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("rank", [2, 3])

@@ -73,6 +73,7 @@ def results(model: onnx.ModelProto | str, feeds: dict[str, Any]) -> tuple[Any, A
     return found, wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", NODES, ids=lambda c: c[0])
 def test_nodes(case: tuple[str, list[Any], dict[str, Any]]) -> None:
     """At most a step off, where onnxruntime rounds in its own order."""
@@ -128,6 +129,7 @@ def small_network() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["QOperator", "QDQ"])
 @pytest.mark.parametrize(("kind", "per_channel"), [("QUInt8", True), ("QInt8", False)])
 def test_what_static_quantisation_writes(

@@ -67,6 +67,7 @@ def check(
     return sum(s.family == "attention" for s in net.plan.specs())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [23, 24])
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("ports", [FOUR, SHARED], ids=["four", "shared"])
@@ -74,6 +75,7 @@ def test_heads_apart(ports: Ports, causal: int, version: int) -> None:
     assert check(ports, version=version, is_causal=causal, scale=0.3) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [(F, ["S", "S"]), (BOOL, ["S", "S"]), (BOOL, ["B", 1, "S", "S"])])
 def test_masks_and_heads_side_by_side(mask: tuple[int, list[int | str]]) -> None:
     """Row 1 sees nothing."""
@@ -81,12 +83,14 @@ def test_masks_and_heads_side_by_side(mask: tuple[int, list[int | str]]) -> None
     assert check({**FOUR, "m": mask}) == 1
 
 
+@pytest.mark.slow
 def test_a_past_goes_first() -> None:
     assert check({**FOUR, **PAST}, 3, "q k v _ pk pv", is_causal=1) == 1
     mask: Ports = {"m": (BOOL, ["S", "K"])}
     assert check({**FOUR, **mask, **PAST}, 3) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", [FOUR, SHARED], ids=["four", "shared"])
 def test_scores_are_capped_before_they_are_masked(ports: Ports) -> None:
     assert check(ports, softcap=0.5, is_causal=1) == 1
@@ -95,6 +99,7 @@ def test_scores_are_capped_before_they_are_masked(ports: Ports) -> None:
     assert check({**ports, "m": (F, scores)}, softcap=0.5, scale=0.7) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [(0, -1), (1, -1), (-1, 2), (1, 0), (0, 0)], ids=str)
 @pytest.mark.parametrize("kind", ["", "bool", "float", "causal", "past"])
 def test_windows(windows: tuple[int, int], kind: str) -> None:
@@ -112,6 +117,7 @@ def test_windows(windows: tuple[int, int], kind: str) -> None:
     assert check(ports, outputs, names, 25, reference=True, **sizes, **given) == 1
 
 
+@pytest.mark.slow
 def test_what_the_dialect_does_not_say() -> None:
     assert check(FOUR, 4, qk_matmul_output_mode=0) == 0
     assert check({**SHARED, "m": (F, ["B", 6, "S", "T"])}) == 0

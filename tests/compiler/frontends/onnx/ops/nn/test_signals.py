@@ -45,6 +45,7 @@ CASES: dict[str, tuple[list[Any], Any, Any, int, int, list[tuple[int, ...]]]] = 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_against_onnxruntime(name: str, tmp_path: Path) -> None:
     shape, window, length, step, onesided, sizes = CASES[name]
