@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
+from .dims import Dim
 from .dims.constraints import ShapeConstraint
+from .errors import VerificationError
 from .op import Array, Fact, Op
-from .types import Type
+from .types import TensorType, Type
 
 # Operations that `parameters`, `results` and `sinks` list.
 _ROOTS = frozenset({"Parameter", "TypedParameter", "Result", "Assign"})
@@ -261,6 +263,22 @@ class Graph:
     def type(self, value: Value) -> Type:
         """The type of a value; the graph has been inferred."""
         return self.node(value.node).types[value.port]
+
+    def tensor(self, value: Value) -> TensorType:
+        """The type of a value that is a tensor. VerificationError for another value."""
+        type_ = self.type(value)
+        if not isinstance(type_, TensorType):
+            raise VerificationError("a tensor is needed here", got=str(type_))
+        return type_
+
+    def shape(self, value: Value) -> tuple[Dim, ...]:
+        """The shape of a tensor of known rank. VerificationError for another value."""
+        shape = self.tensor(value).shape
+        if shape is None:
+            raise VerificationError(
+                "a tensor of known rank is needed here", got=str(self.type(value))
+            )
+        return shape
 
     def known_value(self, value: Value) -> Array | None:
         """The compile-time value, if there is one."""

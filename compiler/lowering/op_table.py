@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from ...ir import ops
 from ...ir.graph import Graph, Value
@@ -73,29 +74,35 @@ from .ops.shape_and_range import is_known_sizes, lower_known, lower_range, refus
 from .ops.stft import lower_frames, refuse_frames
 from .ops.weight_only_quant import right_ports
 
-Refuse = Callable[[Graph, int], str | None]
+# The operations that an entry of the table is for.
+OpT = TypeVar("OpT", bound=Op)
+Refuse = Callable[[Graph, int, Op], str | None]
 
 
-def always_lowerable(graph: Graph, node: int) -> str | None:
+def always_lowerable(graph: Graph, node: int, op: Op) -> str | None:
     """Nothing speaks against a kernel."""
     return None
 
 
 @dataclass(frozen=True)
-class Lowerer:
-    """`data`: the ports read at run time (None: all); the rest is known at compile time.
-    `ports` says it node by node, where nothing speaks against a kernel."""
+class Lowerer(Generic[OpT]):
+    """How nodes of the classes `ops` are lowered: each function gets the node's operation, typed.
 
-    lower: Callable[[Lowering, int], None]
+    data: the ports read at run time (None: all); the rest is known at compile time. `ports` says it
+    node by node, where nothing speaks against a kernel.
+    """
+
+    ops: tuple[type[OpT], ...]
+    lower: Callable[[Lowering, int, OpT], None]
     data: tuple[int, ...] | None = None
-    refuse: Refuse = always_lowerable
-    ports: Callable[[Graph, int], tuple[int, ...]] | None = None
+    refuse: Callable[[Graph, int, OpT], str | None] = always_lowerable
+    ports: Callable[[Graph, int, OpT], tuple[int, ...]] | None = None
 
 
 def require_known_inputs(*ports: int) -> Refuse:
     """Refuse unless the values of these inputs are known as numbers."""
 
-    def refuse(graph: Graph, node: int) -> str | None:
+    def refuse(graph: Graph, node: int, op: Op) -> str | None:
         inputs = graph.inputs(node)
         for port in ports:
             if port < len(inputs) and inputs[port] is not None:
@@ -106,47 +113,43 @@ def require_known_inputs(*ports: int) -> Refuse:
     return refuse
 
 
-def _refuse_product(graph: Graph, node: int) -> str | None:
-    op = graph.op(node)
-    type_ = graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType)
-    if isinstance(op, ops.Gemm) and type_.dtype.is_int:
+def _refuse_product(graph: Graph, node: int, op: ops.MatMul | ops.Gemm) -> str | None:
+    dtype = graph.tensor(graph.input(node, 0)).dtype
+    if isinstance(op, ops.Gemm) and dtype.is_int:
         if not (op.alpha.is_integer() and op.beta.is_integer()):
             return "an integer Gemm with fractional alpha or beta"
-    return refuse_matmul(type_.dtype)
+    return refuse_matmul(dtype)
 
 
-def _refuse_float_row(graph: Graph, node: int) -> str | None:
-    type_ = graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType)
-    return refuse_row(type_.dtype)
+def _refuse_float_row(graph: Graph, node: int, op: Op) -> str | None:
+    return refuse_row(graph.tensor(graph.input(node, 0)).dtype)
 
 
-def _refuse_norm(graph: Graph, node: int) -> str | None:
-    if norm_axes(graph, node) is None:
+def _refuse_norm(graph: Graph, node: int, op: LayerNorm | MVN) -> str | None:
+    if norm_axes(graph, node, op) is None:
         return "the normalised axes are not the last ones"
-    return _refuse_float_row(graph, node)
+    return _refuse_float_row(graph, node, op)
 
 
-def _refuse_reduce(graph: Graph, node: int) -> str | None:
-    type_ = graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType)
-    if isinstance(graph.op(node), ops.ReduceMean) and type_.dtype.is_int:
+def _refuse_reduce(graph: Graph, node: int, op: Reduction) -> str | None:
+    if isinstance(op, ops.ReduceMean) and graph.tensor(graph.input(node, 0)).dtype.is_int:
         return "the mean of integers divides by a count that may be 0"
     return "the axes are known at run time only" if reduced_axes(graph, node) is None else None
 
 
-def _lower_gather(low: Lowering, node: int) -> None:
-    batched = int(getattr(low.graph.op(node), "batch_dims", 0)) != 0
-    (lower_batched_gather if batched else lower_gather)(low, node)
+def _lower_gather(low: Lowering, node: int, op: ops.Gather1 | ops.Gather7 | ops.Gather) -> None:
+    if isinstance(op, ops.Gather1) or op.batch_dims == 0:
+        lower_gather(low, node, op)
+    else:
+        lower_batched_gather(low, node, op)
 
 
-def _refuse_broadcast(graph: Graph, node: int) -> str | None:
-    mode = str(getattr(graph.op(node), "mode", "numpy")).lower()
+def _refuse_broadcast(graph: Graph, node: int, op: ops.Broadcast1 | ops.Broadcast) -> str | None:
+    mode = op.mode.lower()
     return None if mode in ("numpy", "bidirectional") else f"broadcast mode {mode}"
 
 
-def _refuse_slice(graph: Graph, node: int) -> str | None:
+def _refuse_slice(graph: Graph, node: int, op: ops.Slice) -> str | None:
     starts = slice_starts(graph, node)
     if starts is None:
         return "starts, steps or axes are known at run time only"
@@ -154,121 +157,108 @@ def _refuse_slice(graph: Graph, node: int) -> str | None:
     return "a start may count from either end" if open_ else None
 
 
-def _refuse_tile(graph: Graph, node: int) -> str | None:
+def _refuse_tile(graph: Graph, node: int, op: ops.Tile) -> str | None:
     if known_list(graph, node, 1) is None:
         return "the repeats are known at run time only"
     return None
 
 
-def _refuse_dequantize(graph: Graph, node: int) -> str | None:
+def _refuse_dequantize(graph: Graph, node: int, op: Op) -> str | None:
     return None if is_read_compressed(graph, node) else "no product reads the integers"
 
 
-def _lower_nothing(low: Lowering, node: int) -> None:
+def _lower_nothing(low: Lowering, node: int, op: Op) -> None:
     """What its readers compute themselves."""
 
 
-_PRODUCT = Lowerer(lower_matmul, refuse=_refuse_product, ports=right_ports)
-_DEQUANTIZE = Lowerer(_lower_nothing, (), _refuse_dequantize)
-_RESHAPE = Lowerer(lower_reshape, (0,))
-_SQUEEZE = Lowerer(lower_reshape, (0,), require_known_inputs(1))
-_SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
-_GATHER = Lowerer(_lower_gather, (0, 1), require_known_inputs(2))
-_POINTS = Lowerer(lower_gather_points, refuse=refuse_points)
-_PUT_ELEMENTS = Lowerer(lower_scatter_elements, (0, 1, 2), refuse_elements)
-_PUT_POINTS = Lowerer(lower_scatter_points, refuse=refuse_points)
-_ORDERED = Lowerer(lower_scan, (0,), refuse_ordered)
-_RANK = Lowerer(lower_rank, (0,), refuse_ordered)
-_SPLIT = Lowerer(lower_split, (0,), require_known_inputs(1))
-_CONVOLUTION = Lowerer(lower_convolution, (0,), refuse_convolution)
-_BYTES = Lowerer(lower_convolution, (0,), refuse_convolution, byte_ports)
-_DECONVOLUTION = Lowerer(lower_deconvolution, (0,), refuse_deconvolution)
-_POOL = Lowerer(lower_pool, (0,), refuse_pool)
-_INTERPOLATE = Lowerer(lower_interpolate, (0,), refuse_interpolate)
-_PAD = Lowerer(lower_pad, (0,), refuse_pad)
-_RANGE = Lowerer(lower_range, (), refuse_range)
-_KNOWN = Lowerer(lower_known, ())
-_RECURRENT = Lowerer(lower_recurrent, refuse=refuse_recurrent, ports=read_ports)
-_BROADCAST = Lowerer(lower_broadcast, (0,), _refuse_broadcast)
-
-LOWERERS: dict[type[Op], Lowerer] = {
-    ops.MatMul: _PRODUCT,
-    ops.Gemm: _PRODUCT,
-    ops.MatMulInteger: Lowerer(lower_matmul),
-    ops.Dequantize: _DEQUANTIZE,
-    ops.AffineDequantize: _DEQUANTIZE,
-    ops.Softmax1: _SOFTMAX,
-    ops.Softmax: _SOFTMAX,
-    ops.LogSoftmax: _SOFTMAX,
-    ops.Attention: Lowerer(lower_attention, refuse=refuse_attention),
-    LayerNorm: Lowerer(lower_norm, refuse=_refuse_norm),
-    RMSNorm: Lowerer(lower_norm, refuse=_refuse_norm),
-    MVN: Lowerer(lower_norm, (0,), _refuse_norm),
-    ops.GroupNormalization: Lowerer(lower_groups, refuse=refuse_groups),
-    ops.Reshape: _RESHAPE,
-    **dict.fromkeys((ops.Squeeze, ops.Squeeze1, ops.Unsqueeze), _SQUEEZE),
-    ops.Identity: Lowerer(lower_identity),
-    ops.Transpose: Lowerer(lower_transpose, (0,), require_known_inputs(1)),
-    ops.Broadcast1: _BROADCAST,
-    ops.Broadcast: _BROADCAST,
-    ops.Slice: Lowerer(lower_slice, (0,), _refuse_slice),
-    ops.Split: _SPLIT,
-    ops.VariadicSplit: _SPLIT,
-    ops.Concat: Lowerer(lower_concat),
-    ops.Tile: Lowerer(lower_tile, (0,), _refuse_tile),
-    ops.ROIAlign: Lowerer(lower_regions, refuse=refuse_regions),
-    ops.Gather1: _GATHER,
-    ops.Gather7: _GATHER,
-    ops.Gather: _GATHER,
-    ops.GatherElements: Lowerer(lower_gather_elements),
-    ops.GatherND5: _POINTS,
-    ops.GatherND: _POINTS,
-    ops.ScatterUpdate: Lowerer(lower_scatter_slices, (0, 1, 2), refuse_elements),
-    ops.ScatterElementsUpdate3: _PUT_ELEMENTS,
-    ops.ScatterElementsUpdate: _PUT_ELEMENTS,
-    ops.ScatterNDUpdate4: _PUT_POINTS,
-    ops.ScatterNDUpdate: _PUT_POINTS,
-    ops.CumSum: _ORDERED,
-    ops.CumProd: _ORDERED,
-    **dict.fromkeys((ops.TopK1, ops.TopK3, ops.TopK), _RANK),
-    ops.Range1: _RANGE,
-    ops.Range: _RANGE,
-    ops.LSTMSequence: _RECURRENT,
-    ops.PeepholeLSTM: _RECURRENT,
-    ops.GRUSequence: _RECURRENT,
-    ops.RNNSequence: _RECURRENT,
-    ops.Group: Lowerer(lower_elementwise),
-    ops.Convolution: _CONVOLUTION,
-    ops.GroupConvolution: _CONVOLUTION,
-    ops.ConvInteger: _BYTES,
-    ops.GroupConvInteger: _BYTES,
-    ops.ConvolutionBackpropData: _DECONVOLUTION,
-    ops.GroupConvolutionBackpropData: _DECONVOLUTION,
-    **dict.fromkeys((ops.MaxPool1, ops.MaxPool8, ops.MaxPool), _POOL),
-    **dict.fromkeys((ops.AvgPool1, ops.AvgPool14, ops.AvgPool, ops.AdaptiveAvgPool), _POOL),
-    **dict.fromkeys(
-        (ops.DepthToSpace, ops.SpaceToDepth, ops.ShuffleChannels), Lowerer(lower_arranging)
+_ENTRIES = (
+    Lowerer((ops.MatMul, ops.Gemm), lower_matmul, None, _refuse_product, right_ports),
+    Lowerer((ops.MatMulInteger,), lower_matmul),
+    Lowerer((ops.Dequantize, ops.AffineDequantize), _lower_nothing, (), _refuse_dequantize),
+    Lowerer((ops.Softmax1, ops.Softmax, ops.LogSoftmax), lower_softmax, None, _refuse_float_row),
+    Lowerer((ops.Attention,), lower_attention, None, refuse_attention),
+    Lowerer((LayerNorm, RMSNorm), lower_norm, None, _refuse_norm),
+    Lowerer((MVN,), lower_norm, (0,), _refuse_norm),
+    Lowerer((ops.GroupNormalization,), lower_groups, None, refuse_groups),
+    Lowerer((ops.Reshape,), lower_reshape, (0,)),
+    Lowerer(
+        (ops.Squeeze, ops.Squeeze1, ops.Unsqueeze), lower_reshape, (0,), require_known_inputs(1)
     ),
-    ops.AdaptiveMaxPool: Lowerer(lower_adaptive, (0,), refuse_adaptive),
-    **dict.fromkeys((ops.Interpolate4, ops.Interpolate), _INTERPOLATE),
-    **dict.fromkeys((ops.Pad1, ops.Pad), _PAD),
-    ops.STFT: Lowerer(lower_frames, (0,), refuse_frames),
-}
-# Bases whose subclasses are all lowered alike.
-_ELEMENTWISE = Lowerer(lower_elementwise)
-_REDUCTION = Lowerer(lower_reduce, (0,), _refuse_reduce)
+    Lowerer((ops.Identity,), lower_identity),
+    Lowerer((ops.Transpose,), lower_transpose, (0,), require_known_inputs(1)),
+    Lowerer((ops.Broadcast1, ops.Broadcast), lower_broadcast, (0,), _refuse_broadcast),
+    Lowerer((ops.Slice,), lower_slice, (0,), _refuse_slice),
+    Lowerer((ops.Split, ops.VariadicSplit), lower_split, (0,), require_known_inputs(1)),
+    Lowerer((ops.Concat,), lower_concat),
+    Lowerer((ops.Tile,), lower_tile, (0,), _refuse_tile),
+    Lowerer((ops.ROIAlign,), lower_regions, None, refuse_regions),
+    Lowerer((ops.Gather1, ops.Gather7, ops.Gather), _lower_gather, (0, 1), require_known_inputs(2)),
+    Lowerer((ops.GatherElements,), lower_gather_elements),
+    Lowerer((ops.GatherND5, ops.GatherND), lower_gather_points, None, refuse_points),
+    Lowerer((ops.ScatterUpdate,), lower_scatter_slices, (0, 1, 2), refuse_elements),
+    Lowerer(
+        (ops.ScatterElementsUpdate3, ops.ScatterElementsUpdate),
+        lower_scatter_elements,
+        (0, 1, 2),
+        refuse_elements,
+    ),
+    Lowerer((ops.ScatterNDUpdate4, ops.ScatterNDUpdate), lower_scatter_points, None, refuse_points),
+    Lowerer((ops.CumSum, ops.CumProd), lower_scan, (0,), refuse_ordered),
+    Lowerer((ops.TopK1, ops.TopK3, ops.TopK), lower_rank, (0,), refuse_ordered),
+    Lowerer((ops.Range1, ops.Range), lower_range, (), refuse_range),
+    Lowerer(
+        (ops.LSTMSequence, ops.PeepholeLSTM, ops.GRUSequence, ops.RNNSequence),
+        lower_recurrent,
+        None,
+        refuse_recurrent,
+        read_ports,
+    ),
+    Lowerer((ops.Group,), lower_elementwise),
+    Lowerer((ops.Convolution, ops.GroupConvolution), lower_convolution, (0,), refuse_convolution),
+    Lowerer(
+        (ops.ConvInteger, ops.GroupConvInteger),
+        lower_convolution,
+        (0,),
+        refuse_convolution,
+        byte_ports,
+    ),
+    Lowerer(
+        (ops.ConvolutionBackpropData, ops.GroupConvolutionBackpropData),
+        lower_deconvolution,
+        (0,),
+        refuse_deconvolution,
+    ),
+    Lowerer((ops.MaxPool1, ops.MaxPool8, ops.MaxPool), lower_pool, (0,), refuse_pool),
+    Lowerer((ops.AvgPool1, ops.AvgPool14, ops.AvgPool), lower_pool, (0,), refuse_pool),
+    Lowerer((ops.AdaptiveAvgPool,), lower_pool, (0,), refuse_pool),
+    Lowerer((ops.AdaptiveMaxPool,), lower_adaptive, (0,), refuse_adaptive),
+    Lowerer((ops.DepthToSpace, ops.SpaceToDepth, ops.ShuffleChannels), lower_arranging),
+    Lowerer((ops.Interpolate4, ops.Interpolate), lower_interpolate, (0,), refuse_interpolate),
+    Lowerer((ops.Pad1, ops.Pad), lower_pad, (0,), refuse_pad),
+    Lowerer((ops.STFT,), lower_frames, (0,), refuse_frames),
+)
+LOWERERS: dict[type[Op], Lowerer[Any]] = {op: entry for entry in _ENTRIES for op in entry.ops}
+# Entries for all subclasses of a class, as far as they have no entry of their own.
+_FAMILIES = (
+    Lowerer((Elementwise,), lower_elementwise),
+    Lowerer((Reduction,), lower_reduce, (0,), _refuse_reduce),
+)
+# Sizes of the inputs, whatever computes them.
+_KNOWN = Lowerer((Op,), lower_known, ())
 
 
-def lowerer_of(graph: Graph, node: int) -> Lowerer | str:
+def _entry_of(op: Op) -> Lowerer[Any] | None:
+    """The table's entry for an operation."""
+    families = (entry for entry in _FAMILIES if isinstance(op, entry.ops))
+    return LOWERERS.get(type(op)) or next(families, None)
+
+
+def lowerer_of(graph: Graph, node: int) -> Lowerer[Any] | str:
     """How a node is lowered to native code, or why it can't be."""
     op = graph.op(node)
     if is_known_sizes(graph, node):
         return _KNOWN
-    found = LOWERERS.get(type(op))
-    if found is None and isinstance(op, Elementwise):
-        found = _ELEMENTWISE
-    if found is None and isinstance(op, Reduction):
-        found = _REDUCTION
+    found = _entry_of(op)
     if found is None:
         if isinstance(op, ops.OnnxNode):
             return f"onnx.reference evaluates {op.op_type}"
@@ -282,10 +272,10 @@ def lowerer_of(graph: Graph, node: int) -> Lowerer | str:
             return f"{op.kind} of a value that is not a tensor of known rank"
         if type_.dtype not in NATIVE:
             return f"no kernel for {op.kind} of {type_.dtype}"
-    reason = found.refuse(graph, node)
+    reason = found.refuse(graph, node, op)
     if reason is not None or found.ports is None:
         return reason or found
-    return replace(found, data=found.ports(graph, node))
+    return replace(found, data=found.ports(graph, node, op))
 
 
 def has_kernel(graph: Graph, node: int) -> bool:
@@ -293,7 +283,7 @@ def has_kernel(graph: Graph, node: int) -> bool:
     return isinstance(lowerer_of(graph, node), Lowerer)
 
 
-def runtime_inputs(graph: Graph, node: int, lowerer: Lowerer | None) -> list[Value]:
+def runtime_inputs(graph: Graph, node: int, lowerer: Lowerer[Any] | None) -> list[Value]:
     """The inputs that a node reads at run time."""
     inputs = graph.inputs(node)
     ports = range(len(inputs)) if lowerer is None or lowerer.data is None else lowerer.data

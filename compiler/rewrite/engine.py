@@ -1,6 +1,7 @@
 """The one engine that mutates a graph: applies rules until none fires.
 
-A rule is a function (graph, node) -> Patch, MatchFailure or None. The engine asks the rules of a
+A rule is a function (graph, node) -> Patch, MatchFailure or None, or one that gets the node's
+operation as well, typed (op_rule). The engine asks the rules of a
 pass at every node, applies a patch, looks again at the neighbourhood, and stops when a sweep over
 the whole graph changes nothing or the trace's budget is used up. It checks that a patch keeps types
 and shapes, moves names, and removes dead nodes.
@@ -12,17 +13,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
 
 from ...ir.errors import Error, VerificationError
 from ...ir.graph import Graph, Node, Value
 from ...ir.infer import infer_node
-from ...ir.op import KNOWN_VALUE_LIMIT, Array, Effects
+from ...ir.op import KNOWN_VALUE_LIMIT, Array, Effects, Op
 from ...ir.types import compatible
 from ...ir.verify import verify
 from ..options import Options
 from .patch import MatchFailure, Patch
 from .trace import Trace
 
+OpT = TypeVar("OpT", bound=Op)
 Match = Callable[[Graph, int], Patch | MatchFailure | None]
 
 # A pass that fires more often than this per node does not converge: a fault of its rules.
@@ -38,6 +42,21 @@ class Rule:
     name: str
     kinds: tuple[str, ...]
     match: Match
+
+
+def op_rule(
+    name: str,
+    ops: tuple[type[OpT], ...],
+    match: Callable[[Graph, int, OpT], Patch | MatchFailure | None],
+) -> Rule:
+    """A rule tried at nodes whose operation is of these classes; it gets the operation, typed."""
+
+    @wraps(match)
+    def match_typed(graph: Graph, node: int) -> Patch | MatchFailure | None:
+        op = graph.op(node)
+        return match(graph, node, op) if isinstance(op, ops) else None
+
+    return Rule(name, tuple(dict.fromkeys(op.kind for op in ops)), match_typed)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,13 @@ from ....ir.infer import infer_node
 from ....ir.input_check import evaluate_bounded
 from ....ir.limits.memory_budget import active_budget
 from ....ir.op import Array, Effects
-from ....ir.ops import Constant, Parameter, Result, TypedParameter
+from ....ir.ops import (
+    Constant,
+    Parameter,
+    Result,
+    ScaledDotProductAttention,
+    TypedParameter,
+)
 from ....ir.ops.math.elementwise import Elementwise, program_of
 from ....ir.types import TensorType
 from ...options import Options
@@ -37,14 +43,14 @@ from ...passes.decompose.rnn_cell_to_sequence import convert_cells_to_sequences
 from ...passes.decompose.search_sorted import decompose_search_sorted
 from ...passes.decompose.slice_scatter import decompose_slice_scatter_promotion
 from ...passes.decompose.yolo_layers import decompose_yolo_layers
-from ...rewrite.engine import Pass, Rule, run_pass
+from ...rewrite.engine import Pass, op_rule, run_pass
 from ...rewrite.trace import Trace
 from ..decompose import EXPANSIONS
 from ..graph_builder import Build
 from ..scalar_programs import expand_program
 from .context import ExportContext
 
-_ATTENTION = Rule("take_operation", ("ScaledDotProductAttention",), take_operation)
+_ATTENTION = op_rule("take_operation", (ScaledDotProductAttention,), take_operation)
 _PASSES: tuple[Pass, ...] = (
     Pass("take_attention", lambda options: (_ATTENTION,)),
     upgrade_older_versions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ....ir.dims import Dim, product
 from ....ir.dtype import DType
@@ -35,6 +36,7 @@ from ..schedule.symbol_sources import SlotSymbols
 from .region_builder import RegionBuilder, SizeCollector
 from .scalar_programs import node_program
 
+T = TypeVar("T")
 # A cache line.
 LINE_BITS = 512
 
@@ -75,17 +77,12 @@ class Lowering:
     # Facts ------------------------------------------------------------------------------------
 
     def tensor(self, value: Value) -> TensorType:
-        """The value's type, which is a tensor of known rank."""
-        type_ = self.graph.type(value)
-        if not isinstance(type_, TensorType) or type_.shape is None:
-            raise VerificationError("lowering needs a tensor of known rank", got=str(type_))
-        return type_
+        """The value's type, which is a tensor's."""
+        return self.graph.tensor(value)
 
     def shape(self, value: Value) -> tuple[Dim, ...]:
         """The value's shape."""
-        shape = self.tensor(value).shape
-        assert shape is not None
-        return shape
+        return self.graph.shape(value)
 
     def name(self, node: int) -> str:
         """A node's name for reports."""
@@ -315,6 +312,13 @@ class Operands:
         if walked not in self.views:
             self.views.append(walked)
         return self.base + self.views.index(walked)
+
+
+def require_match(found: T | str) -> T:
+    """What a node matched. VerificationError for a reason why it has no kernel."""
+    if isinstance(found, str):
+        raise VerificationError("a node without a kernel is lowered", got=found)
+    return found
 
 
 def insert_axis(view: View, axis: int) -> View:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ....ir.dims import Dim, Expr, bounds, exact_quotient
 from ....ir.dtype import DType
+from ....ir.errors import VerificationError
 from ....ir.graph import Graph, Value
 from ....ir.ops import If, Loop, Parameter, TensorIterator
 from ....ir.ops.control_flow.conditional import failure
@@ -46,9 +47,10 @@ class Trips:
         return self.count is None and self.first is None and self.again is None
 
 
-def refuse_control(graph: Graph, node: int, known: set[str], roles: Roles) -> str | None:
+def refuse_control(
+    graph: Graph, node: int, op: If | Iterating, known: set[str], roles: Roles
+) -> str | None:
     """Why the driver does not run control flow itself, or None."""
-    op = graph.op(node)
     for value in (*graph.inputs(node), *graph.values(node)):
         if value is not None and (found := _refuse_type(graph.type(value))) is not None:
             return found
@@ -59,14 +61,13 @@ def refuse_control(graph: Graph, node: int, known: set[str], roles: Roles) -> st
         for type_ in (*(body.type(Value(p)) for p in body.parameters), *results):
             if (found := _refuse_type(type_)) is not None:
                 return found
-            assert isinstance(type_, TensorType)
-            sizes = [d for d in type_.shape or () if isinstance(d, Expr)]
+            sizes = [d for d in _tensor(type_).shape or () if isinstance(d, Expr)]
             if any(s.name not in known for d in sizes for s in d.symbols()):
                 return "sizes of its body are not known before"
         for inner, role in roles(body).items():
             if role.lowerer is None:
                 return f"in its body: {body.op(inner).kind}, {role.reason}"
-    return _refuse_if(graph, node, op) if isinstance(op, If) else _refuse_loop(graph, node)
+    return _refuse_if(graph, node, op) if isinstance(op, If) else _refuse_loop(graph, node, op)
 
 
 def _refuse_type(type_: Type) -> str | None:
@@ -94,10 +95,9 @@ def _refuse_if(graph: Graph, node: int, op: If) -> str | None:
     return None
 
 
-def trips_of(graph: Graph, node: int) -> Trips | str:
+def trips_of(graph: Graph, node: int, op: Iterating) -> Trips | str:
     """How often a loop runs, or why the driver cannot know."""
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, Iterating)
+    inputs = graph.inputs(node)
     counts: list[Dim] = []
     for port in op.ports:
         if port.mode == "sliced":
@@ -160,10 +160,8 @@ def slice_bounds(port: BodyInput, size: Dim) -> tuple[Dim, Dim]:
     return tuple(at if at >= 0 else size + at + 1 for at in (port.start, port.end))  # pyright: ignore[reportReturnType]
 
 
-def _refuse_loop(graph: Graph, node: int) -> str | None:
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, Iterating)
-    trips = trips_of(graph, node)
+def _refuse_loop(graph: Graph, node: int, op: Iterating) -> str | None:
+    inputs, trips = graph.inputs(node), trips_of(graph, node, op)
     if isinstance(trips, str):
         return trips
     body = op.body
@@ -211,7 +209,8 @@ def _agree(a: Type, b: Type) -> bool:
 
 
 def _tensor(type_: Type) -> TensorType:
-    assert isinstance(type_, TensorType)
+    if not isinstance(type_, TensorType):
+        raise VerificationError("a tensor is needed here", got=str(type_))
     return type_
 
 

@@ -18,7 +18,7 @@ from ....ir.ops.control_flow.loops import BodyInput, BodyOutput
 from ....ir.types import normalize_axis
 from ....plan.plan import BRANCH, JUMP, LOOP, LOOP_END, ControlStep, SizeCheck
 from ...strided_view import View, are_equal, is_contiguous
-from ..build.op_lowering import Lowering
+from ..build.op_lowering import Lowering, require_match
 from ..op_table import Lowerer
 from ..ops.squeeze_excite import lower_excite
 from ..schedule.fusion import decide_fusion
@@ -39,22 +39,22 @@ def lower_native(low: Lowering, roles: Mapping[int, Role], node: int) -> None:
     if node in low.fusion.excites:
         lower_excite(low, node)
         return
-    anchor = low.fusion.anchor_of.get(node)
-    found = roles[node if anchor is None else anchor].lowerer
+    node = low.fusion.anchor_of.get(node, node)
+    found = roles[node].lowerer
     assert found is not None
-    found.lower(low, node if anchor is None else anchor)
+    found.lower(low, node, low.graph.op(node))
 
 
-def lower_control(low: Lowering, node: int) -> None:
+def lower_control(low: Lowering, node: int, op: If | Iterating) -> None:
     """The steps of an If or a loop that refuse_control accepts."""
-    if isinstance(low.graph.op(node), If):
-        _lower_if(low, node)
+    if isinstance(op, If):
+        _lower_if(low, node, op)
     else:
-        _lower_loop(low, node)
+        _lower_loop(low, node, op)
 
 
 # How the partition lowers control flow that runs natively.
-CONTROL = Lowerer(lower_control)
+CONTROL = Lowerer((If, Loop, TensorIterator), lower_control)
 
 
 def _enter(low: Lowering, body: Graph) -> tuple[Lowering, dict[int, Role]]:
@@ -92,9 +92,8 @@ def _copy_view(low: Lowering, view: View, name: str) -> View:
     return copy
 
 
-def _lower_if(low: Lowering, node: int) -> None:
-    op, region = low.graph.op(node), low.region
-    assert isinstance(op, If)
+def _lower_if(low: Lowering, node: int, op: If) -> None:
+    region = low.region
     name, sources = low.name(node), low.sources(node)
     condition = _unsplit_buffer(low, low.graph.input(node, 0))
     outs = [low.result(value) for value in low.graph.values(node)]
@@ -144,11 +143,9 @@ def _lower_branch(
     return check
 
 
-def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of a loop in the order of its plan
-    op, region, inputs = low.graph.op(node), low.region, low.graph.inputs(node)
-    assert isinstance(op, Iterating)
-    trips = trips_of(low.graph, node)
-    assert isinstance(trips, Trips)
+def _lower_loop(low: Lowering, node: int, op: Iterating) -> None:  # noqa: C901 - the parts of a loop in the order of its plan
+    region, inputs = low.region, low.graph.inputs(node)
+    trips = require_match(trips_of(low.graph, node, op))
     body, name = op.body, low.name(node)
     inner, roles = _enter(low, body)
     step = ControlStep(LOOP, 0, trips=region.dim(trips.most), name=name, sources=low.sources(node))
@@ -166,7 +163,7 @@ def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of 
         if port.mode == "sliced" and (bounds(outer[i].strides[port.axis])[0] or 0) < 0:
             outer[i] = _copy_view(low, outer[i], name)
         if port.mode == "carried":
-            states[i] = _state(low, node, port)
+            states[i] = _state(low, node, op, port)
             low.copy(outer[i], states[i], name, low.sources(node))
     joined = {k: low.result(Value(node, k)) for k, o in enumerate(op.results) if o.mode == "joined"}
     kept = _last_iteration_outputs(low, node, op)
@@ -219,10 +216,8 @@ def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of 
             low.views[value] = state
 
 
-def _state(low: Lowering, node: int, port: BodyInput) -> View:
+def _state(low: Lowering, node: int, op: Iterating, port: BodyInput) -> View:
     """Memory of a carried value: that of the output it ends in, if it has all of that."""
-    op = low.graph.op(node)
-    assert isinstance(op, Iterating)
     fellows = [i for i, p in enumerate(op.ports) if p.mode == "carried" and p.back == port.back]
     for k, output in enumerate(op.results):
         place = low.placed.get(Value(node, k))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ....ir.dims import Dim, product
 from ....ir.graph import Graph, Value
 from ....ir.ops import Attention
-from ....ir.types import TensorType
 from ....plan.specs.attention import AttentionSpec
 from ...legality import head_size_failure
 from ...strided_view import View, are_equal, broadcast_to, coalesce
@@ -15,21 +14,19 @@ from .matmul import rounded_factors
 from .recurrent import copy_contiguous
 
 
-def refuse_attention(graph: Graph, node: int) -> str | None:
+def refuse_attention(graph: Graph, node: int, op: Attention) -> str | None:
     """Why no kernel runs the attention, or None."""
     for port in (0, 2):
-        type_ = graph.type(graph.input(node, port))
-        assert isinstance(type_, TensorType) and type_.shape is not None
-        refused = head_size_failure(graph, graph.input(node, port), type_.shape[-1])
+        value = graph.input(node, port)
+        refused = head_size_failure(graph, value, graph.shape(value)[-1])
         if refused:
             return refused
     return None
 
 
-def lower_attention(low: Lowering, node: int) -> None:
+def lower_attention(low: Lowering, node: int, op: Attention) -> None:
     """Emit the step; rows of heads that are not contiguous are copied before."""
-    op, inputs, name = low.graph.op(node), low.graph.inputs(node), low.name(node)
-    assert isinstance(op, Attention)
+    inputs, name = low.graph.inputs(node), low.name(node)
     result = low.result(Value(node))
     *batch, rows, width = result.shape
     out = result

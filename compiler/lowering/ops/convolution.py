@@ -11,12 +11,18 @@ import numpy as np
 from ....ir.dims import Dim, maximum, product
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
-from ....ir.op import Array
-from ....ir.ops import ConvInteger, Convolution, GroupConvInteger, GroupConvolution
+from ....ir.op import Array, Op
+from ....ir.ops import (
+    ConvInteger,
+    Convolution,
+    ConvolutionBackpropData,
+    GroupConvInteger,
+    GroupConvolution,
+    GroupConvolutionBackpropData,
+)
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.scalar.builder import Builder
 from ....ir.scalar.program import Program
-from ....ir.types import TensorType
 from ....plan.packing.layouts import PackedConv
 from ....plan.packing.panel_params import BYTES, cell_depth, conv_cells, conv_panel, packed_layout
 from ....plan.specs.convolution import ConvSpec
@@ -28,34 +34,34 @@ from ..build.region_builder import SizeCollector
 from ..schedule.conv_algorithm import byte_tile, float_tile
 from .matmul import accumulator, rounded_factors
 
+Convolutions = Convolution | GroupConvolution | ConvInteger | GroupConvInteger
+Transposed = ConvolutionBackpropData | GroupConvolutionBackpropData
+
 # Data of so few channels is read where it lies: turning it would cost more than it saves.
 _MAX_PLANAR_CHANNELS = 8
 
 
-def refuse_convolution(graph: Graph, node: int) -> str | None:
+def refuse_convolution(graph: Graph, node: int, op: Convolutions | Transposed) -> str | None:
     """Why no kernel computes this convolution, or None."""
-    data, filters = graph.type(graph.input(node, 0)), graph.op(graph.input(node, 1).node)
-    assert isinstance(data, TensorType)
-    op = graph.op(node)
-    if not data.dtype.is_float and not isinstance(op, ConvInteger | GroupConvInteger):
-        return f"no kernel convolves {data.dtype}"
+    dtype, filters = graph.tensor(graph.input(node, 0)).dtype, graph.op(graph.input(node, 1).node)
+    if not dtype.is_float and not isinstance(op, ConvInteger | GroupConvInteger):
+        return f"no kernel convolves {dtype}"
     if filters.kind != "Constant":
         return "the filters are known at run time only"
-    weights = graph.type(graph.input(node, 1))
-    assert isinstance(weights, TensorType) and weights.shape is not None
-    if any(d == 0 for d in weights.shape):
+    shape = graph.shape(graph.input(node, 1))
+    if any(d == 0 for d in shape):
         return "the filters are empty"
     if isinstance(op, ConvInteger | GroupConvInteger):
         zeros = graph.inputs(node)[3:]
         if any(v is not None and graph.op(v.node).kind != "Constant" for v in zeros):
             return "the filters' zero points are known at run time only"
-        windows = op.windows(weights.shape[-(len(weights.shape) - 2 - op.grouped) :])
+        windows = op.windows(shape[-(len(shape) - 2 - op.grouped) :])
         if not window_of(windows).copyable:
             return "windows reach too far to be copied"
     return refuse_pads(op)
 
 
-def byte_ports(graph: Graph, node: int) -> tuple[int, ...]:
+def byte_ports(graph: Graph, node: int, op: Op) -> tuple[int, ...]:
     """What a convolution of bytes reads at run time: the data, and their zero point."""
     zero = graph.inputs(node)[2:3]
     return (0, 2) if zero and zero[0] is not None else (0,)
@@ -106,10 +112,8 @@ def copy_strided_rows(
     return copy
 
 
-def lower_convolution(low: Lowering, node: int) -> None:
+def lower_convolution(low: Lowering, node: int, op: Convolutions) -> None:
     """Emit the step of a convolution and of the elementwise chain behind it."""
-    op = low.graph.op(node)
-    assert isinstance(op, Convolution | GroupConvolution | ConvInteger | GroupConvInteger)
     data_value, filters = low.graph.input(node, 0), low.graph.input(node, 1)
     dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
     shape = low.shape(Value(node))

@@ -8,11 +8,12 @@ from typing import Any
 
 from ....ir.dims import Dim, Expr
 from ....ir.graph import Graph, Value
-from ....ir.ops import Concat, Gather, Gemm, MatMul, MatMulInteger
+from ....ir.op import Op
+from ....ir.ops import Concat, Gather, Gather1, Gather7, Gemm, MatMul, MatMulInteger
 from ....ir.ops import shape_inference as rules
 from ....ir.scalar.builder import identity
 from ....ir.slice_bounds import normalize_start
-from ....ir.types import TensorType, normalize_axis
+from ....ir.types import normalize_axis
 from ....plan.packing.panel_params import accumulator, cell_depth, dot_factor_dtype
 from ....plan.specs.gather_scatter import GatherSpec
 from ...strided_view import (
@@ -49,9 +50,7 @@ def known_ints(graph: Graph, node: int, port: int) -> list[int] | None:
 
 def rank_of(graph: Graph, value: Value) -> int:
     """Rank of a tensor value."""
-    type_ = graph.type(value)
-    assert isinstance(type_, TensorType) and type_.shape is not None
-    return len(type_.shape)
+    return len(graph.shape(value))
 
 
 def keep(low: Lowering, value: Value, view: View) -> None:
@@ -63,7 +62,7 @@ def keep(low: Lowering, value: Value, view: View) -> None:
         low.views[value] = low.placed.get(value, view)
 
 
-def lower_reshape(low: Lowering, node: int) -> None:
+def lower_reshape(low: Lowering, node: int, op: Op) -> None:
     """Reshape, Squeeze, Unsqueeze, Flatten: the same elements under the inferred shape."""
     value = low.graph.input(node, 0)
     shape = low.shape(Value(node))
@@ -110,25 +109,25 @@ def packed_width(low: Lowering, value: Value) -> int:
     return low.target.lanes(accumulator(dtype).bits) * cells
 
 
-def lower_identity(low: Lowering, node: int) -> None:
+def lower_identity(low: Lowering, node: int, op: Op) -> None:
     """A value under another name."""
     keep(low, Value(node), low.view(low.graph.input(node, 0)))
 
 
-def lower_transpose(low: Lowering, node: int) -> None:
+def lower_transpose(low: Lowering, node: int, op: Op) -> None:
     """Permuted axes; an empty order reverses them."""
     view = low.view(low.graph.input(node, 0))
     order = known_list(low.graph, node, 1) or list(reversed(range(view.rank)))
     keep(low, Value(node), permute(view, [int(i) for i in order]))
 
 
-def lower_broadcast(low: Lowering, node: int) -> None:
+def lower_broadcast(low: Lowering, node: int, op: Op) -> None:
     """Broadcast by numpy's rule to the inferred shape."""
     view = low.view(low.graph.input(node, 0))
     keep(low, Value(node), broadcast_to(view, low.shape(Value(node))))
 
 
-def lower_slice(low: Lowering, node: int) -> None:
+def lower_slice(low: Lowering, node: int, op: Op) -> None:
     """Slice-8 with known starts, stops, steps and axes."""
     view = low.view(low.graph.input(node, 0))
     out = low.shape(Value(node))
@@ -141,8 +140,7 @@ def lower_slice(low: Lowering, node: int) -> None:
 def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] | None:
     """The axes of a Slice, each with its first element (None where its sign is not known) and its
     step; None where starts, steps or axes are known at run time only."""
-    source = graph.type(graph.input(node, 0))
-    assert isinstance(source, TensorType) and source.shape is not None
+    shape = graph.shape(graph.input(node, 0))
     ports = graph.inputs(node)
     starts = rules.known_dims(graph.fact(ports[1]))
     steps = known_ints(graph, node, 3)
@@ -153,9 +151,9 @@ def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] |
         axes = known_ints(graph, node, 4)
         if axes is None:
             return None
-        listed = [normalize_axis(a, len(source.shape)) for a in axes]
+        listed = [normalize_axis(a, len(shape)) for a in axes]
     cuts = zip(listed, starts, steps, strict=True)
-    return [(a, normalize_start(first, source.shape[a], step), step) for a, first, step in cuts]
+    return [(a, normalize_start(first, shape[a], step), step) for a, first, step in cuts]
 
 
 def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> list[View]:
@@ -173,14 +171,14 @@ def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> lis
     return [replace(part, shape=shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def lower_split(low: Lowering, node: int) -> None:
+def lower_split(low: Lowering, node: int, op: Op) -> None:
     """Split and VariadicSplit along a known axis: each output is a part of the input."""
     values, whole = [*low.graph.values(node)], low.view(low.graph.input(node, 0))
     for value, part in zip(values, places(low, node, values, whole), strict=True):
         keep(low, value, part)
 
 
-def lower_concat(low: Lowering, node: int) -> None:
+def lower_concat(low: Lowering, node: int, op: Op) -> None:
     """Each input is copied into its part of the output."""
     out, values = low.result(Value(node)), [v for v in low.graph.inputs(node) if v is not None]
     for value, part in zip(values, places(low, node, values, out), strict=True):
@@ -189,7 +187,7 @@ def lower_concat(low: Lowering, node: int) -> None:
             low.copy(low.view(value), part, low.name(node), low.sources(node))
 
 
-def lower_tile(low: Lowering, node: int) -> None:
+def lower_tile(low: Lowering, node: int, op: Op) -> None:
     """Tile with known repeats: one copy whose source repeats by strides of 0."""
     view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
     repeats = known_list(low.graph, node, 1)
@@ -215,10 +213,9 @@ def lower_tile(low: Lowering, node: int) -> None:
         low.elementwise(identity(view.dtype), [source], [target], low.name(node), low.sources(node))
 
 
-def lower_gather(low: Lowering, node: int) -> None:
+def lower_gather(low: Lowering, node: int, op: Gather1 | Gather7 | Gather) -> None:
     """Gather along a known axis: blocks picked by an index tensor; a single known one is a part of
     the data, such as the queries of a product that makes keys and values too."""
-    op = low.graph.op(node)
     data = low.view(low.graph.input(node, 0))
     axes = known_list(low.graph, node, 2)
     assert axes is not None

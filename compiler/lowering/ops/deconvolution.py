@@ -20,15 +20,19 @@ import numpy as np
 from ....ir.dims import Dim, ceil_div, exact_quotient
 from ....ir.graph import Graph, Value
 from ....ir.op import Array
-from ....ir.ops import Constant, ConvolutionBackpropData, GroupConvolutionBackpropData
+from ....ir.ops import Constant
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.scalar.builder import Builder
 from ...strided_view import View, are_equal, take
 from ..build.op_lowering import Lowering, Operands
-from .convolution import ConvolutionJob, channels_last, refuse_convolution, to_channels_last
+from .convolution import (
+    ConvolutionJob,
+    Transposed,
+    channels_last,
+    refuse_convolution,
+    to_channels_last,
+)
 from .matmul import accumulator
-
-Backprop = ConvolutionBackpropData | GroupConvolutionBackpropData
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,8 @@ def phases(kernel: int, stride: int, dilation: int, begin: int) -> list[Phase] |
     return found
 
 
-def windows_of(graph: Graph, node: int) -> Windows:
+def windows_of(graph: Graph, node: int, op: Transposed) -> Windows:
     """The windows of a transposed convolution."""
-    op = graph.op(node)
-    assert isinstance(op, Backprop)
     weights = graph.op(graph.input(node, 1).node)
     assert isinstance(weights, Constant)
     kernel = weights.data.shape[3 if op.grouped else 2 :]
@@ -77,22 +79,20 @@ def _phases_of(windows: Windows) -> list[list[Phase]] | None:
     return found
 
 
-def refuse_deconvolution(graph: Graph, node: int) -> str | None:
+def refuse_deconvolution(graph: Graph, node: int, op: Transposed) -> str | None:
     """Why no kernels compute this transposed convolution, or None."""
-    found = refuse_convolution(graph, node)
+    found = refuse_convolution(graph, node, op)
     if found is not None:
         return found
     inputs = graph.inputs(node)
-    windows = windows_of(graph, node)
+    windows = windows_of(graph, node, op)
     if windows.is_same_padded and len(inputs) > 2 and inputs[2] is not None:
         return "paddings that follow from the output's shape"
     return "a stride beyond the taps" if _phases_of(windows) is None else None
 
 
-def lower_deconvolution(low: Lowering, node: int) -> None:
+def lower_deconvolution(low: Lowering, node: int, op: Transposed) -> None:
     """Emit the steps of a transposed convolution and of the elementwise chain behind it."""
-    op = low.graph.op(node)
-    assert isinstance(op, Backprop)
     data_value = low.graph.input(node, 0)
     dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
     operands, builder = Operands(low.shape(Value(node)), base=1), Builder()
@@ -111,7 +111,7 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
     filters = source.data if op.grouped else source.data[None]
     # [G, C, O, kernel...] as a convolution has them: [G, O, C, kernel...].
     filters = filters.swapaxes(1, 2)
-    windows = windows_of(low.graph, node)
+    windows = windows_of(low.graph, node, op)
     axes = _phases_of(windows)
     assert axes is not None
     groups, outputs, channels = filters.shape[:3]

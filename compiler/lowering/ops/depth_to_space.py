@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.dims import Dim
 from ....ir.graph import Value
-from ....ir.ops import DepthToSpace, ShuffleChannels
+from ....ir.ops import DepthToSpace, ShuffleChannels, SpaceToDepth
 from ....ir.scalar.builder import identity
 from ....ir.types import normalize_axis
 from ...strided_view import permute, reshape
 from ..build.op_lowering import Lowering
 
+Arranging = DepthToSpace | SpaceToDepth | ShuffleChannels
 
-def lower_arranging(low: Lowering, node: int) -> None:
+
+def lower_arranging(low: Lowering, node: int, op: Arranging) -> None:
     """Copy the elements of each output place from where they lie."""
-    split, order = split_axes(low, node)
+    split, order = split_axes(low, node, op)
     name, sources = low.name(node), low.sources(node)
     view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
     source = reshape(view, split)
@@ -34,9 +34,8 @@ def lower_arranging(low: Lowering, node: int) -> None:
     low.copy(back, out, name, sources)
 
 
-def split_axes(low: Lowering, node: int) -> tuple[list[Dim], list[int]]:
+def split_axes(low: Lowering, node: int, op: Arranging) -> tuple[list[Dim], list[int]]:
     """The input's axes split into blocks, and the order in which they make up the output's."""
-    op: Any = low.graph.op(node)
     data, out = low.shape(low.graph.input(node, 0)), low.shape(Value(node))
     if isinstance(op, ShuffleChannels):
         at = normalize_axis(op.axis, len(data))

@@ -13,14 +13,13 @@ from ..build.op_lowering import Lowering, Operands
 from ..build.scalar_programs import node_program
 
 
-def lower_elementwise(low: Lowering, node: int) -> None:
+def lower_elementwise(low: Lowering, node: int, op: Elementwise | Group) -> None:
     """One step for the node; constants of one element become part of the program."""
-    op = low.graph.op(node)
     values = [v for v in low.graph.inputs(node) if v is not None]
     outputs = [Value(node, i) for i in range(op.output_count())]
     operands = Operands(low.shape(outputs[0]))
     builder = Builder()
-    if isinstance(op, Elementwise) and not isinstance(op, Group):
+    if not isinstance(op, Group):
         shapes = op.operand_shapes(*(low.shape(v) for v in values))
     else:
         shapes = tuple(low.shape(v) for v in values)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ....ir.dims import Dim
 from ....ir.graph import Graph, Value
-from ....ir.ops import CumSum, Gather, TopK1
+from ....ir.op import Op
+from ....ir.ops import (
+    CumSum,
+    Gather,
+    Gather7,
+    GatherElements,
+    GatherND,
+    GatherND5,
+    ScatterElementsUpdate3,
+    ScatterNDUpdate4,
+    TopK1,
+)
 from ....ir.ops.tensor.sorting import CumProd
-from ....ir.types import TensorType, normalize_axis
+from ....ir.types import normalize_axis
 from ....plan.specs.checks import ORDERED
 from ....plan.specs.gather_scatter import COMBINED, GatherScatterSpec
 from ....plan.specs.scan_topk import ScanSpec, TopKSpec
@@ -18,50 +28,46 @@ from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
 from .data_movement import known_ints, known_list, rank_of
 
+AnyGatherND = GatherND5 | GatherND
 
-def refuse_elements(graph: Graph, node: int) -> str | None:
+
+def refuse_elements(graph: Graph, node: int, op: Op) -> str | None:
     """Why no kernel scatters elements, or None."""
-    op: Any = graph.op(node)
-    type_ = graph.type(Value(node))
-    assert isinstance(type_, TensorType)
+    dtype = graph.tensor(Value(node)).dtype
     if how := _combine(op):
         if how not in COMBINED or not getattr(op, "use_init_val", True):
             return f"a scatter that reduces by {how} without the data"
-        if type_.dtype not in ORDERED:
-            return f"a scatter that reduces {type_.dtype}"
+        if dtype not in ORDERED:
+            return f"a scatter that reduces {dtype}"
     axis = len(graph.inputs(node)) == 4 and known_ints(graph, node, 3) is None
     return "the axis is known at run time only" if axis else None
 
 
-def refuse_points(graph: Graph, node: int) -> str | None:
+def refuse_points(graph: Graph, node: int, op: AnyGatherND | ScatterNDUpdate4) -> str | None:
     """Why no kernel picks or puts at points given by several indices each, or None."""
-    type_ = graph.type(graph.input(node, 1))
-    assert isinstance(type_, TensorType) and type_.shape is not None
-    op: Any = graph.op(node)
-    if not type_.shape or not isinstance(type_.shape[-1], int) or not 1 <= type_.shape[-1] <= 8:
+    shape = graph.shape(graph.input(node, 1))
+    if not shape or not isinstance(shape[-1], int) or not 1 <= shape[-1] <= 8:
         return "points of no or an unknown number of axes"
-    if getattr(op, "joins_batch", False) and op.batch_dims > 1:
+    if isinstance(op, AnyGatherND) and op.joins_batch and op.batch_dims > 1:
         return "batch axes that the result joins"
-    return refuse_elements(graph, node) if len(graph.inputs(node)) == 3 else None
+    return refuse_elements(graph, node, op) if len(graph.inputs(node)) == 3 else None
 
 
-def refuse_ordered(graph: Graph, node: int) -> str | None:
+def refuse_ordered(graph: Graph, node: int, op: CumSum | TopK1) -> str | None:
     """Why no kernel ranks or sums along the axis, or None."""
-    type_ = graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType) and type_.shape is not None
-    if type_.dtype not in ORDERED:
-        return f"no kernel for {graph.op(node).kind} of {type_.dtype}"
-    if not type_.shape:
+    dtype = graph.tensor(graph.input(node, 0)).dtype
+    if dtype not in ORDERED:
+        return f"no kernel for {op.kind} of {dtype}"
+    if not graph.shape(graph.input(node, 0)):
         return "a scalar has no axis"
-    known = known_ints if isinstance(graph.op(node), CumSum) else known_list
+    known = known_ints if isinstance(op, CumSum) else known_list
     if len(graph.inputs(node)) > 1 and known(graph, node, 1) is None:
         return "an input is known at run time only"
     return None
 
 
-def lower_batched_gather(low: Lowering, node: int) -> None:
+def lower_batched_gather(low: Lowering, node: int, op: Gather7 | Gather) -> None:
     """Gather where leading axes of the indices go along with those of the data."""
-    op: Any = low.graph.op(node)
     data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
     (axis,) = known_list(low.graph, node, 2) or (0,)
     at = normalize_axis(int(axis), data.rank)
@@ -83,25 +89,23 @@ def lower_batched_gather(low: Lowering, node: int) -> None:
     )
 
 
-def lower_gather_elements(low: Lowering, node: int) -> None:
+def lower_gather_elements(low: Lowering, node: int, op: GatherElements) -> None:
     """An index for every element of the result."""
-    op: Any = low.graph.op(node)
     data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
     at = normalize_axis(int(op.axis), data.rank)
     moving = _broadcast_for_indices(data, index.shape, _all_but(data, at))
     _step(low, node, moving, [index], low.result(Value(node)))
 
 
-def lower_gather_points(low: Lowering, node: int) -> None:
+def lower_gather_points(low: Lowering, node: int, op: AnyGatherND) -> None:
     """GatherND: the last axis of the indices is a point in the data."""
-    op: Any = low.graph.op(node)
     data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
     out = low.result(Value(node))
     moving, indices = _points(data, index, out.shape, int(op.batch_dims))
     _step(low, node, moving, indices, out)
 
 
-def lower_scatter_elements(low: Lowering, node: int) -> None:
+def lower_scatter_elements(low: Lowering, node: int, op: ScatterElementsUpdate3) -> None:
     """An index for every element of the updates."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     (axis,) = known_list(low.graph, node, 3) or (0,)
@@ -109,21 +113,21 @@ def lower_scatter_elements(low: Lowering, node: int) -> None:
     moving = _broadcast_for_indices(
         out, index.shape, _all_but(out, normalize_axis(int(axis), out.rank))
     )
-    combine = _combine(low.graph.op(node))
+    combine = _combine(op)
     _step(low, node, updates, [index], moving, put=True, combine=combine)
 
 
-def lower_scatter_points(low: Lowering, node: int) -> None:
+def lower_scatter_points(low: Lowering, node: int, op: ScatterNDUpdate4) -> None:
     """ScatterND: the last axis of the indices is a point in the data."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     out = _copy_data(low, node)
     moving, indices = _points(out, index, (*index.shape[:-1], *out.shape[index_depth(index) :]), 0)
     shape = moving.shape[: len(moving.shape) - len(indices)]
-    data, combine = broadcast_to(updates, shape), _combine(low.graph.op(node))
+    data, combine = broadcast_to(updates, shape), _combine(op)
     _step(low, node, data, indices, moving, put=True, combine=combine)
 
 
-def lower_scatter_slices(low: Lowering, node: int) -> None:
+def lower_scatter_slices(low: Lowering, node: int, op: Op) -> None:
     """ScatterUpdate: an index for every slice of the updates along one axis."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     (axis,) = known_list(low.graph, node, 3) or (0,)
@@ -143,10 +147,8 @@ def lower_scatter_slices(low: Lowering, node: int) -> None:
     )
 
 
-def lower_scan(low: Lowering, node: int) -> None:
+def lower_scan(low: Lowering, node: int, op: CumSum) -> None:
     """CumSum and CumProd along a known axis."""
-    op = low.graph.op(node)
-    assert isinstance(op, CumSum)
     value = low.graph.input(node, 0)
     axis = int((known_list(low.graph, node, 1) or [0])[0])
     order = _move_axis_last(rank_of(low.graph, value), axis)
@@ -165,10 +167,8 @@ def lower_scan(low: Lowering, node: int) -> None:
     low.region.kernel(spec, sizes, [data, out], work, low.name(node), low.sources(node))
 
 
-def lower_rank(low: Lowering, node: int) -> None:
+def lower_rank(low: Lowering, node: int, op: TopK1) -> None:
     """TopK along its axis."""
-    op = low.graph.op(node)
-    assert isinstance(op, TopK1)
     value = low.graph.input(node, 0)
     order = _move_axis_last(rank_of(low.graph, value), op.axis)
     data = permute(low.view(value), order)
@@ -187,7 +187,7 @@ def lower_rank(low: Lowering, node: int) -> None:
     low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
 
 
-def _combine(op: Any) -> str:
+def _combine(op: Op) -> str:
     """How a scatter joins updates with the data: "" for not at all."""
     how = str(getattr(op, "reduction", "none")).lower()
     return {"none": "", "add": "sum", "mul": "prod"}.get(how, how)

@@ -19,26 +19,21 @@ from ....ir.ops.accumulate import computing_dtype
 from ....ir.ops.nn.normalize import GroupNormalization
 from ....ir.scalar.builder import Builder, Ref, identity
 from ....ir.scalar.program import Program
-from ....ir.types import TensorType
 from ...strided_view import View, broadcast_to, permute, reshape
 from ..build.op_lowering import Lowering, Operands
 from .row_reductions import add_reduction, refuse_row
 
 
-def refuse_groups(graph: Graph, node: int) -> str | None:
+def refuse_groups(graph: Graph, node: int, op: GroupNormalization) -> str | None:
     """Why no kernels normalise these groups, or None."""
-    op, type_ = graph.op(node), graph.type(graph.input(node, 0))
-    assert isinstance(op, GroupNormalization)
-    assert isinstance(type_, TensorType) and type_.shape is not None
-    if not isinstance(type_.shape[1], int):
+    data = graph.input(node, 0)
+    if not isinstance(graph.shape(data)[1], int):
         return "the number of channels is known at run time only"
-    return refuse_row(type_.dtype)
+    return refuse_row(graph.tensor(data).dtype)
 
 
-def lower_groups(low: Lowering, node: int) -> None:
+def lower_groups(low: Lowering, node: int, op: GroupNormalization) -> None:
     """Emit the steps of a GroupNormalization, and the chain behind it."""
-    op = low.graph.op(node)
-    assert isinstance(op, GroupNormalization)
     value = low.graph.input(node, 0)
     mean, factor = _statistics(low, node, op)
     acc = mean.dtype

@@ -37,10 +37,8 @@ def rounded_factors(options: Options, dtype: DType) -> DType | None:
     return DType.bf16 if options.precision == "bf16" and dtype is DType.f32 else None
 
 
-def lower_matmul(low: Lowering, node: int) -> None:
+def lower_matmul(low: Lowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
     """Emit the step of a product and of the elementwise chain behind it."""
-    op = low.graph.op(node)
-    assert isinstance(op, MatMul | Gemm | MatMulInteger)
     inputs = low.graph.inputs(node)
     a_value, b_value = inputs[0], inputs[1]
     assert a_value is not None and b_value is not None

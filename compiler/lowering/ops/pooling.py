@@ -5,12 +5,11 @@ from __future__ import annotations
 from ....ir.dims import Dim, product
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
-from ....ir.ops import AdaptiveAvgPool
+from ....ir.ops import AdaptiveAvgPool, MaxPool1, MaxPool8
 from ....ir.ops.nn.pooling import AvgPool1
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.ops.shape_inference import known_ints
 from ....ir.scalar.builder import Builder
-from ....ir.types import TensorType
 from ....plan.specs.convolution import Window
 from ....plan.specs.pooling import PoolSpec
 from ...strided_view import are_equal
@@ -19,51 +18,47 @@ from ..build.region_builder import SizeCollector
 from .convolution import channels_last, paddings, refuse_pads, to_channels_last
 from .resample_pad import lower_adaptive, refuse_adaptive
 
+AnyPool = MaxPool1 | MaxPool8 | AvgPool1 | AdaptiveAvgPool
 
-def refuse_pool(graph: Graph, node: int) -> str | None:
+
+def refuse_pool(graph: Graph, node: int, op: AnyPool) -> str | None:
     """Why no kernel computes this pool, or None."""
-    type_ = graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType) and type_.shape is not None
-    if len(type_.shape) < 3:
+    data = graph.input(node, 0)
+    if len(graph.shape(data)) < 3:
         return "there is no axis for a window to slide on"
-    if graph.op(node).output_count() > 1 and graph.use_count(Value(node, 1)):
+    if op.output_count() > 1 and graph.use_count(Value(node, 1)):
         return "the indices of the largest elements are read"
-    op = graph.op(node)
     if isinstance(op, AvgPool1):
-        if not type_.dtype.is_float:
-            return f"no kernel averages {type_.dtype}"
+        if not (dtype := graph.tensor(data).dtype).is_float:
+            return f"no kernel averages {dtype}"
         if op.rounding_type.lower() == "ceil_torch" and op.auto_pad.lower().startswith("same"):
             return "paddings that follow from sizes, rounded as Torch does"
     if isinstance(op, AdaptiveAvgPool) and adaptive_windows(graph, node) is None:
-        return refuse_adaptive(graph, node)
+        return refuse_adaptive(graph, node, op)
     return refuse_pads(op)
 
 
 def adaptive_windows(graph: Graph, node: int) -> Windows | None:
     """The windows of an adaptive pool whose pieces are all alike."""
-    data, known = graph.type(graph.input(node, 0)), known_ints(graph.fact(graph.input(node, 1)))
-    assert isinstance(data, TensorType) and data.shape is not None
-    if known is None or not data.dtype.is_float:
+    data, known = graph.input(node, 0), known_ints(graph.fact(graph.input(node, 1)))
+    if known is None or not graph.tensor(data).dtype.is_float:
         return None
     pieces: list[int] = []
-    for size, count in zip(data.shape[2:], known, strict=True):
+    for size, count in zip(graph.shape(data)[2:], known, strict=True):
         if not isinstance(size, int) or count < 1 or size % count or not size:
             return None
         pieces.append(size // count)
     return Windows.of(pieces, pieces, (), (), (), "explicit")
 
 
-def lower_pool(low: Lowering, node: int) -> None:
+def lower_pool(low: Lowering, node: int, op: AnyPool) -> None:
     """Emit the step of a pool."""
-    op = low.graph.op(node)
     value, name = low.graph.input(node, 0), low.name(node)
-    windows = adaptive_windows(low.graph, node) if isinstance(op, AdaptiveAvgPool) else None
-    if windows is None and isinstance(op, AdaptiveAvgPool):
-        lower_adaptive(low, node)
+    if not isinstance(op, AdaptiveAvgPool):
+        windows = op.windows()
+    elif (windows := adaptive_windows(low.graph, node)) is None:
+        lower_adaptive(low, node, op)
         return
-    if windows is None:
-        windows = op.windows()  # type: ignore[attr-defined]
-    assert isinstance(windows, Windows)
     dtype = low.tensor(value).dtype
     mean = isinstance(op, AvgPool1 | AdaptiveAvgPool)
     acc = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype

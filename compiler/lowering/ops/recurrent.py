@@ -27,16 +27,13 @@ def ports_of(op: Sequence) -> tuple[int, int]:
     return op.states + 1, op.states + 2
 
 
-def refuse_recurrent(graph: Graph, node: int) -> str | None:
+def refuse_recurrent(graph: Graph, node: int, op: Sequence) -> str | None:
     """Why no kernel runs the layer, or None."""
-    op = graph.op(node)
-    assert isinstance(op, Sequence)
     inputs = graph.inputs(node)
     lengths, weights = ports_of(op)
-    type_, length = graph.type(graph.input(node, 0)), graph.type(graph.input(node, lengths))
-    assert isinstance(type_, TensorType)
-    if type_.dtype is not DType.f32:
-        return f"no recurrent kernel for {type_.dtype}"
+    dtype, length = graph.tensor(graph.input(node, 0)).dtype, graph.type(graph.input(node, lengths))
+    if dtype is not DType.f32:
+        return f"no recurrent kernel for {dtype}"
     if (unknown := op.unknown_activation()) is not None:
         return f"no recurrent kernel with the activation {unknown}"
     if not isinstance(length, TensorType) or length.dtype not in (DType.i32, DType.i64):
@@ -47,10 +44,8 @@ def refuse_recurrent(graph: Graph, node: int) -> str | None:
     return None
 
 
-def read_ports(graph: Graph, node: int) -> tuple[int, ...]:
+def read_ports(graph: Graph, node: int, op: Sequence) -> tuple[int, ...]:
     """The ports read at run time: the lengths only where a sequence may end early."""
-    op = graph.op(node)
-    assert isinstance(op, Sequence)
     lengths, _ = ports_of(op)
     ports = tuple(range(1 + op.states))
     ports = ports if is_whole(graph, node, lengths) else (*ports, lengths)
@@ -66,21 +61,16 @@ def peepholes_of(graph: Graph, node: int) -> Value | None:
 
 def is_whole(graph: Graph, node: int, port: int) -> bool:
     """Whether every sequence is as long as the time axis for certain."""
-    value, type_ = graph.input(node, port), graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType) and type_.shape is not None
+    value, time = graph.input(node, port), graph.shape(graph.input(node, 0))[1]
     known = graph.known_value(value)
     if known is None and graph.op(value.node).kind == "Broadcast":
         # One length for a batch of any size.
         known = graph.known_value(graph.input(value.node, 0))
-    return known is not None and all(
-        are_equal(n, type_.shape[1]) for n in known.reshape(-1).tolist()
-    )
+    return known is not None and all(are_equal(n, time) for n in known.reshape(-1).tolist())
 
 
-def lower_recurrent(low: Lowering, node: int) -> None:
+def lower_recurrent(low: Lowering, node: int, op: Sequence) -> None:
     """Emit the product of the inputs and the loop over time."""
-    op = low.graph.op(node)
-    assert isinstance(op, Sequence)
     inputs, (lengths_port, w_port) = low.graph.inputs(node), ports_of(op)
     w, r = inputs[w_port], inputs[w_port + 1]
     b = inputs[w_port + 2] if len(inputs) > w_port + 2 else None
@@ -97,7 +87,7 @@ def lower_recurrent(low: Lowering, node: int) -> None:
     lengths = None
     if not is_whole(low.graph, node, lengths_port):
         lengths = low.view(low.graph.input(node, lengths_port))
-    vectors = vectors_of(low, node, bias)
+    vectors = vectors_of(low, node, op, bias)
     factors = rounded_factors(low.options, x.dtype)
     lanes = low.target.lanes(32)
     packed = PackedGates(op.gates * lanes, op.gates, cell_depth(low.target, factors))
@@ -135,10 +125,8 @@ def lower_recurrent(low: Lowering, node: int) -> None:
             low.copy(made, wanted, name, sources)
 
 
-def vectors_of(low: Lowering, node: int, bias: View | None) -> list[View]:
+def vectors_of(low: Lowering, node: int, op: Sequence, bias: View | None) -> list[View]:
     """The vectors besides the gates (recurrent_step.py), [D, H] each."""
-    op = low.graph.op(node)
-    assert isinstance(op, Sequence)
     linear = isinstance(op, GRUSequence) and op.linear_before_reset
     peepholes = peepholes_of(low.graph, node)
     if peepholes is not None:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ....ir.dims import Dim, Expr, le, maximum
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
-from ....ir.ops import AdaptiveAvgPool, Constant
+from ....ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Constant, Interpolate, Pad
 from ....ir.ops.nn.interpolate import Interpolate4
 from ....ir.ops.tensor.padding import cropped_elements
-from ....ir.types import TensorType, normalize_axis
+from ....ir.types import normalize_axis
 from ....plan.specs.resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
 from ...strided_view import View, are_equal, coalesce, permute, take
-from ..build.op_lowering import Lowering
+from ..build.op_lowering import Lowering, require_match
 from ..build.region_builder import SizeCollector
 from .convolution import to_channels_last
 from .data_movement import keep, known_list
+
+Adaptive = AdaptiveAvgPool | AdaptiveMaxPool
+AnyInterpolate = Interpolate4 | Interpolate
 
 
 @dataclass(frozen=True)
@@ -38,24 +40,21 @@ class Turn:
 
 def _shapes(graph: Graph, node: int) -> tuple[tuple[Dim, ...], tuple[Dim, ...]] | None:
     """The shapes of the first input and the first output."""
-    data, out = graph.type(graph.input(node, 0)), graph.type(Value(node))
-    assert isinstance(data, TensorType) and data.shape is not None
-    assert isinstance(out, TensorType)
-    return None if out.shape is None else (data.shape, out.shape)
+    data, out = graph.shape(graph.input(node, 0)), graph.tensor(Value(node)).shape
+    return None if out is None else (data, out)
 
 
 # Interpolate ----------------------------------------------------------------------------------
 
 
-def refuse_interpolate(graph: Graph, node: int) -> str | None:
+def refuse_interpolate(graph: Graph, node: int, op: AnyInterpolate) -> str | None:
     """Why no kernel resizes this, or None."""
-    found = match_interpolate(graph, node)
+    found = match_interpolate(graph, node, op)
     return found if isinstance(found, str) else None
 
 
-def match_interpolate(graph: Graph, node: int) -> list[Turn] | str:
+def match_interpolate(graph: Graph, node: int, op: AnyInterpolate) -> list[Turn] | str:
     """The axes that an Interpolate resizes, or why no kernel does."""
-    op: Any = graph.op(node)
     shapes = _shapes(graph, node)
     by_scales = op.shape_calculation_mode.lower() == "scales"
     port = 2 if isinstance(op, Interpolate4) and by_scales else 1
@@ -73,10 +72,9 @@ def match_interpolate(graph: Graph, node: int) -> list[Turn] | str:
         return f"no kernel resizes by {places} and {rounding}"
     if any((*op.pads_begin, *op.pads_end)):
         return "paddings before the axes are resized"
-    type_ = graph.type(Value(node))
-    assert isinstance(type_, TensorType)
-    if rule != "nearest" and not type_.dtype.is_float:
-        return f"no kernel interpolates {type_.dtype}"
+    dtype = graph.tensor(Value(node)).dtype
+    if rule != "nearest" and not dtype.is_float:
+        return f"no kernel interpolates {dtype}"
     inputs = graph.inputs(node)
     has_axes = axes_port < len(inputs) and inputs[axes_port] is not None
     listed = known_list(graph, node, axes_port) if has_axes else list(range(len(shapes[0])))
@@ -100,30 +98,30 @@ def match_interpolate(graph: Graph, node: int) -> list[Turn] | str:
     return turns
 
 
-def lower_interpolate(low: Lowering, node: int) -> None:
+def lower_interpolate(low: Lowering, node: int, op: AnyInterpolate) -> None:
     """A step per resized axis."""
-    turns = match_interpolate(low.graph, node)
-    assert not isinstance(turns, str)
+    turns = require_match(match_interpolate(low.graph, node, op))
     resample(low, node, low.view(low.graph.input(node, 0)), turns)
 
 
 # Pad ------------------------------------------------------------------------------------------
 
 
-def refuse_pad(graph: Graph, node: int) -> str | None:
+def refuse_pad(graph: Graph, node: int, op: Pad) -> str | None:
     """Why no kernel pads this, or None."""
-    found = match_pad(graph, node)
+    found = match_pad(graph, node, op)
     return found if isinstance(found, str) else None
 
 
-def match_pad(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim, Dim]], int] | str:
+def match_pad(
+    graph: Graph, node: int, op: Pad
+) -> tuple[list[Turn], list[tuple[int, Dim, Dim]], int] | str:
     """The axes that grow, those that are cut as (axis, before, after), and the bits outside. A
     padding that a run may make negative or not is both: the other one is 0 then."""
     shapes = _shapes(graph, node)
     begins, ends = known_list(graph, node, 1), known_list(graph, node, 2)
     if shapes is None or begins is None or ends is None:
         return "the paddings are known at run time only"
-    op: Any = graph.op(node)
     rule = op.pad_mode.lower()
     fill = 0
     inputs = graph.inputs(node)
@@ -143,11 +141,9 @@ def match_pad(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim,
     return turns, cuts, fill
 
 
-def lower_pad(low: Lowering, node: int) -> None:
+def lower_pad(low: Lowering, node: int, op: Pad) -> None:
     """A step per padded axis; what is cut away is not looked at."""
-    found = match_pad(low.graph, node)
-    assert not isinstance(found, str)
-    turns, cuts, fill = found
+    turns, cuts, fill = require_match(match_pad(low.graph, node, op))
     view = low.view(low.graph.input(node, 0))
     for axis, before, after in cuts:
         view = take(view, axis, before, view.shape[axis] - before - after)
@@ -157,9 +153,9 @@ def lower_pad(low: Lowering, node: int) -> None:
 # Adaptive pools -------------------------------------------------------------------------------
 
 
-def refuse_adaptive(graph: Graph, node: int) -> str | None:
+def refuse_adaptive(graph: Graph, node: int, op: Adaptive) -> str | None:
     """Why no kernel computes this adaptive pool, or None."""
-    if graph.op(node).output_count() > 1 and graph.use_count(Value(node, 1)):
+    if op.output_count() > 1 and graph.use_count(Value(node, 1)):
         return "the indices of the largest elements are read"
     shapes = _shapes(graph, node)
     if shapes is None or known_list(graph, node, 1) is None:
@@ -167,10 +163,10 @@ def refuse_adaptive(graph: Graph, node: int) -> str | None:
     return None
 
 
-def lower_adaptive(low: Lowering, node: int) -> None:
+def lower_adaptive(low: Lowering, node: int, op: Adaptive) -> None:
     """Means of means, or maxima of maxima, axis by axis: pieces are boxes."""
     view, out = low.view(low.graph.input(node, 0)), low.shape(Value(node))
-    rule = "mean" if isinstance(low.graph.op(node), AdaptiveAvgPool) else "max"
+    rule = "mean" if isinstance(op, AdaptiveAvgPool) else "max"
     turns = [Turn(a, rule) for a in range(2, len(out)) if not are_equal(view.shape[a], out[a])]
     resample(low, node, view, turns)
 

@@ -21,14 +21,12 @@ _MODES = {
 }
 
 
-def refuse_regions(graph: Graph, node: int) -> str | None:
+def refuse_regions(graph: Graph, node: int, op: ROIAlign) -> str | None:
     """Why no kernel pools these regions, or None."""
     for port in (0, 1):
         type_ = graph.type(graph.input(node, port))
         if not isinstance(type_, TensorType) or type_.dtype is not DType.f32:
             return "regions of another type than f32"
-    op = graph.op(node)
-    assert isinstance(op, ROIAlign)
     known = op.aligned_mode.lower() in _MODES and op.mode.lower() in ("avg", "max")
     if not known:
         return f"no kernel pools by {op.aligned_mode} and {op.mode}"
@@ -36,11 +34,9 @@ def refuse_regions(graph: Graph, node: int) -> str | None:
     return None if fits else "no kernel takes so many samples or bins of a region"
 
 
-def lower_regions(low: Lowering, node: int) -> None:
+def lower_regions(low: Lowering, node: int, op: ROIAlign) -> None:
     """One step; the feature maps are turned to channels last before it."""
-    op, name = low.graph.op(node), low.name(node)
-    assert isinstance(op, ROIAlign)
-    data_value = low.graph.input(node, 0)
+    name, data_value = low.name(node), low.graph.input(node, 0)
     data = to_channels_last(low, low.view(data_value), low.name(data_value.node))
     rois, numbers = (low.view(low.graph.input(node, port)) for port in (1, 2))
     out = low.result(Value(node))

@@ -21,10 +21,8 @@ from ..build.op_lowering import Lowering, Operands
 from ..build.region_builder import SizeCollector
 
 
-def lower_softmax(low: Lowering, node: int) -> None:
+def lower_softmax(low: Lowering, node: int, op: Softmax | Softmax1 | LogSoftmax) -> None:
     """Softmax or its logarithm along one axis."""
-    op = low.graph.op(node)
-    assert isinstance(op, Softmax | Softmax1 | LogSoftmax)
     value = low.graph.input(node, 0)
     shape = low.shape(value)
     axis = normalize_axis(op.axis, len(shape))
@@ -45,9 +43,8 @@ def lower_softmax(low: Lowering, node: int) -> None:
     low.region.kernel(spec, sizes, views, work, low.name(node), sources)
 
 
-def norm_axes(graph: Graph, node: int) -> list[int] | None:
+def norm_axes(graph: Graph, node: int, op: LayerNorm | MVN) -> list[int] | None:
     """The normalised axes of MVN or LayerNorm if they are the last ones, else None."""
-    op = graph.op(node)
     type_ = graph.type(graph.input(node, 0))
     if not isinstance(type_, TensorType) or type_.shape is None:
         return None
@@ -63,13 +60,12 @@ def norm_axes(graph: Graph, node: int) -> list[int] | None:
     return found if found and found == list(range(found[0], rank)) else None
 
 
-def lower_norm(low: Lowering, node: int) -> None:
+def lower_norm(low: Lowering, node: int, op: LayerNorm | MVN) -> None:
     """MVN over the last axes, and LayerNorm with its scale and bias, and the chain behind them."""
-    op = low.graph.op(node)
     inputs = low.graph.inputs(node)
     value = low.graph.input(node, 0)
     shape, dtype = low.shape(value), low.tensor(value).dtype
-    axes = norm_axes(low.graph, node)
+    axes = norm_axes(low.graph, node, op)
     assert axes is not None
     acc = computing_dtype(dtype)
 
@@ -87,7 +83,6 @@ def lower_norm(low: Lowering, node: int) -> None:
                 term = after.cast(low.expression(after, extra, extras), acc)
                 ref = after.op(name, ref, term)
     else:
-        assert isinstance(op, MVN)
         scale_variance = op.normalize_variance
         eps_outside = op.eps_mode.lower() == "outside_sqrt"
     stored, ref = low.chain(after, node, after.cast(ref, dtype), extras)
@@ -150,10 +145,8 @@ def reduced_axes(graph: Graph, node: int) -> list[int] | None:
 _OF_BOOLEANS = {"max": "any", "min": "all"}
 
 
-def lower_reduce(low: Lowering, node: int) -> None:
+def lower_reduce(low: Lowering, node: int, op: Reduction) -> None:
     """A reduction over known axes, with the scalar chain behind it."""
-    op = low.graph.op(node)
-    assert isinstance(op, Reduction)
     value = low.graph.input(node, 0)
     shape, dtype = low.shape(value), low.tensor(value).dtype
     axes = reduced_axes(low.graph, node)

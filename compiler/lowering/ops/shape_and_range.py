@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....ir.dims import Dim, Expr
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
+from ....ir.op import Op
 from ....ir.types import TensorType
 from ....plan.specs.iota import IotaSpec
 from ...strided_view import View, take
@@ -29,7 +30,7 @@ def is_known_sizes(graph: Graph, node: int) -> bool:
     return all(isinstance(d, int | Expr) for d in known.reshape(-1))
 
 
-def lower_known(low: Lowering, node: int) -> None:
+def lower_known(low: Lowering, node: int, op: Op) -> None:
     """One short step per element."""
     known = low.graph.known_value(Value(node))
     assert known is not None
@@ -38,7 +39,7 @@ def lower_known(low: Lowering, node: int) -> None:
         write(low, node, take(out, 0, i, 1) if out.rank else out, 1, size, 0)
 
 
-def refuse_range(graph: Graph, node: int) -> str | None:
+def refuse_range(graph: Graph, node: int, op: Op) -> str | None:
     """Why no kernel writes the range, or None."""
     ends = [known_list(graph, node, port) for port in (0, 2)]
     type_ = graph.type(Value(node))
@@ -56,7 +57,7 @@ def _to_python_ints(found: list[object] | None) -> list[object] | None:
     return [int(d) if hasattr(d, "dtype") and d.dtype.kind in "iu" else d for d in found]  # type: ignore[attr-defined]
 
 
-def lower_range(low: Lowering, node: int) -> None:
+def lower_range(low: Lowering, node: int, op: Op) -> None:
     """start, start + step, ... as many as the shape says."""
     start, step = (_to_python_ints(known_list(low.graph, node, port)) for port in (0, 2))
     assert start is not None and step is not None

@@ -7,7 +7,6 @@ from ....ir.graph import Graph, Value
 from ....ir.ops import STFT, Constant
 from ....ir.ops.nn.signal import MAX_DFT_MATMUL_SIZE, pad_window, waves
 from ....ir.scalar.builder import Builder, cast_array
-from ....ir.types import TensorType
 from ....plan.packing.panel_params import packed_layout
 from ....plan.specs.gemm import GemmSpec
 from ...strided_view import View, merged_axes, permute
@@ -17,12 +16,11 @@ from .data_movement import known_ints
 from .matmul import product_work
 
 
-def refuse_frames(graph: Graph, node: int) -> str | None:
+def refuse_frames(graph: Graph, node: int, op: STFT) -> str | None:
     """Why no product transforms these frames, or None."""
-    type_ = graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType)
-    if type_.dtype not in (DType.f32, DType.f64):
-        return f"no kernel for STFT of {type_.dtype}"
+    dtype = graph.tensor(graph.input(node, 0)).dtype
+    if dtype not in (DType.f32, DType.f64):
+        return f"no kernel for STFT of {dtype}"
     if not isinstance(graph.op(graph.input(node, 1).node), Constant):
         return "the window is known at run time only"
     size = known_ints(graph, node, 2)
@@ -35,10 +33,9 @@ def refuse_frames(graph: Graph, node: int) -> str | None:
     return None
 
 
-def lower_frames(low: Lowering, node: int) -> None:
+def lower_frames(low: Lowering, node: int, op: STFT) -> None:
     """One product: [frames, frame size] whose rows overlap, times [frame size, bins * 2]."""
-    op, x = low.graph.op(node), low.view(low.graph.input(node, 0))
-    assert isinstance(op, STFT)
+    x = low.view(low.graph.input(node, 0))
     ((size,), (step,)) = (known_ints(low.graph, node, port) or [1] for port in (2, 3))
     out = low.result(Value(node))
     if op.transpose_frames:

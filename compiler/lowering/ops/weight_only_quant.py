@@ -9,7 +9,7 @@ import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph
-from ....ir.op import Array
+from ....ir.op import Array, Op
 from ....plan.packing.layouts import PackedB
 from ....plan.packing.panel_params import compressed_layout, normal_scales
 from ....plan.specs.base import Operand
@@ -19,7 +19,7 @@ from ...strided_view import View
 from ..build.op_lowering import Lowering
 
 
-def right_ports(graph: Graph, node: int) -> tuple[int, ...]:
+def right_ports(graph: Graph, node: int, op: Op) -> tuple[int, ...]:
     """The inputs that a product reads at run time: a compressed weight is known."""
     count = len(graph.inputs(node))
     known = compressed_weight(graph, node) is not None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from ....ir.dims import Expr
 from ....ir.dtype import DType
 from ....ir.graph import Graph
 from ....ir.op import Op
-from ....ir.ops import OnnxNode
+from ....ir.ops import If, Loop, OnnxNode, TensorIterator
 from ....ir.types import TensorType, Type
 from ..control.eligibility import refuse_control
 from ..op_table import Lowerer, lowerer_of, runtime_inputs
@@ -17,7 +18,7 @@ from .role import STRUCTURAL, Role
 from .symbols import is_host_only, symbols_of
 
 
-def decide_roles(graph: Graph, control: Lowerer) -> dict[int, Role]:
+def decide_roles(graph: Graph, control: Lowerer[Any]) -> dict[int, Role]:
     """The role of every node that is not structural and is needed at run time, in order.
 
     control: what lowers native If, Loop and TensorIterator nodes.
@@ -37,8 +38,9 @@ def decide_roles(graph: Graph, control: Lowerer) -> dict[int, Role]:
         found = lowerer_of(graph, node)
         outputs = [graph.type(v) for v in graph.values(node)]
         reason = terminal_reason(graph, node, op, outputs, known)
-        if op.bodies() and not reason:
-            unfit = refuse_control(graph, node, known, partial(decide_roles, control=control))
+        if isinstance(op, If | Loop | TensorIterator) and not reason:
+            decide = partial(decide_roles, control=control)
+            unfit = refuse_control(graph, node, op, known, decide)
             reason = _explain_control(op, unfit) if unfit else None
             found = control
         if reason:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ....ir.graph import Graph, Value
 from ..op_table import Lowerer, runtime_inputs
@@ -16,7 +17,7 @@ class Role:
     """`lowerer` is set for native nodes; else `reason` says why not. A `terminal` ends its
     region: what comes out has a shape or type that only data decides."""
 
-    lowerer: Lowerer | None
+    lowerer: Lowerer[Any] | None
     reason: str = ""
     terminal: bool = False
 

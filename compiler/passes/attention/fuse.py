@@ -21,7 +21,7 @@ from ....ir.ops import (
     ScaledDotProductAttention,
 )
 from ...legality import head_size_failure
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..layout.cancel_transposes import add_transpose, order_of
 from ..match.values import Shape, constant_scalar, same_shape, shape_of
@@ -34,10 +34,11 @@ from .match_scores import ScoreChain, SoftmaxMatch, find_scores, find_softmax, m
 _MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze"})
 
 
-def take_operation(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def take_operation(
+    graph: Graph, node: int, op: ScaledDotProductAttention
+) -> Patch | MatchFailure | None:
     """OpenVINO's operation, whose scale is known."""
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, ScaledDotProductAttention)
+    inputs = graph.inputs(node)
     query, key, value, mask, given = (*inputs, None, None)[:5]
     shape = shape_of(graph, query)
     values = shape_of(graph, value)
@@ -65,10 +66,8 @@ def _is_zero(graph: Graph, value: Value) -> bool:
     return isinstance(op, Constant) and op.dtype.is_float and not np.any(op.data)
 
 
-def fuse_products(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def fuse_products(graph: Graph, node: int, last: MatMul) -> Patch | MatchFailure | None:
     """softmax(scores) x value in primitive operations, seen from the last product."""
-    last = graph.op(node)
-    assert isinstance(last, MatMul)
     for port in (0, 1):
         softmax = find_softmax(graph, graph.input(node, port))
         if softmax is None:
@@ -197,9 +196,9 @@ def _without_scale(graph: Graph, patch: Patch, value: Value) -> tuple[Value, flo
 
 
 _RULES = (
-    Rule("take_operation", ("ScaledDotProductAttention",), take_operation),
-    Rule("fuse_products", ("MatMul",), fuse_products),
-    Rule("share_heads", ("Attention",), share_heads),
+    op_rule("take_operation", (ScaledDotProductAttention,), take_operation),
+    op_rule("fuse_products", (MatMul,), fuse_products),
+    op_rule("share_heads", (Attention,), share_heads),
 )
 
 fuse_attention = Pass("fuse_attention", lambda options: _RULES)

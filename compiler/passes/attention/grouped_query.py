@@ -10,11 +10,10 @@ from ..layout.cancel_transposes import add_transpose
 from ..match.values import shape_of
 
 
-def share_heads(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def share_heads(graph: Graph, node: int, op: Attention) -> Patch | MatchFailure | None:
     """[B, N, T, H] repeated to [B, N * G, T, H]: queries become [B, N, G, S, H], which keys and
     values [B, N, 1, T, H] broadcast to."""
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, Attention)
+    inputs = graph.inputs(node)
     query, key, value, mask, sink = (*inputs, None, None)[:5]
     assert query is not None
     one, two = _match_repeat(graph, key), _match_repeat(graph, value)

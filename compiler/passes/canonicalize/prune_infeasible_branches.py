@@ -16,7 +16,7 @@ from ....ir.graph import Graph, Value
 from ....ir.ops import If
 from ....ir.ops.control_flow.conditional import failure
 from ....ir.types import TensorType, Type
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ...shape_analysis.infeasible_branches import (
     UnprovenError,
@@ -29,10 +29,9 @@ from ...shape_analysis.infeasible_branches import (
 _MAX_BRANCH_INFERENCES = 4000
 
 
-def refuse_branch(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def refuse_branch(graph: Graph, node: int, op: If) -> Patch | MatchFailure | None:
     """A branch that makes what follows impossible becomes one that fails."""
-    op, types = graph.op(node), graph.node(node).types
-    assert isinstance(op, If)
+    types = graph.node(node).types
     if graph.known_value(graph.input(node, 0)) is not None or any(map(failure, op.bodies())):
         return None
     if not _is_open(types):
@@ -72,6 +71,6 @@ def _is_open(types: Sequence[Type]) -> bool:
     return not all(isinstance(t, TensorType) and t.shape is not None for t in types)
 
 
-_RULES = (Rule("refuse_branch", ("If",), refuse_branch),)
+_RULES = (op_rule("refuse_branch", (If,), refuse_branch),)
 
 prune_infeasible_branches = Pass("prune_infeasible_branches", lambda options: _RULES)

@@ -17,11 +17,10 @@ from ....ir.infer import infer_graph
 from ....ir.op import Op
 from ....ir.ops import Constant, If, Loop, TensorIterator
 from ....ir.ops.control_flow.loops import BodyInput
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import Patch
 
 Iterating = Loop | TensorIterator
-_ITERATING = ("Loop", "TensorIterator")
 _INTERFACE = frozenset({"Parameter", "TypedParameter", "Result"})
 
 
@@ -40,10 +39,9 @@ class _Wiring:
         return self.port_of[value]
 
 
-def take_branch(graph: Graph, node: int) -> Patch | None:
+def take_branch(graph: Graph, node: int, op: If) -> Patch | None:
     """An If whose condition is known: its branch, in its place."""
-    op, known = graph.op(node), graph.known_value(graph.input(node, 0))
-    assert isinstance(op, If)
+    known = graph.known_value(graph.input(node, 0))
     if known is None or known.size != 1 or known.dtype == object:
         return None
     taken = bool(np.asarray(known).reshape(-1)[0])
@@ -74,10 +72,9 @@ def take_branch(graph: Graph, node: int) -> Patch | None:
     return patch
 
 
-def narrow_branches(graph: Graph, node: int) -> Patch | None:
+def narrow_branches(graph: Graph, node: int, op: If) -> Patch | None:
     """Constants and unread parameters leave the interface of an If's bodies."""
-    op, outside = graph.op(node), graph.inputs(node)
-    assert isinstance(op, If)
+    outside = graph.inputs(node)
     wiring = _Wiring([outside[0]])
     bodies: list[Graph] = []
     ports: list[tuple[int, ...]] = []
@@ -100,11 +97,10 @@ def narrow_branches(graph: Graph, node: int) -> Patch | None:
     return _replace_node(graph, node, new, wiring.inputs, {k: k for k in range(op.output_count())})
 
 
-def narrow_loop(graph: Graph, node: int) -> Patch | None:
+def narrow_loop(graph: Graph, node: int, op: Iterating) -> Patch | None:
     """The same for a loop; a carried value that no iteration changes is no longer carried, and
     unused outputs are removed."""
-    op, outside = graph.op(node), graph.inputs(node)
-    assert isinstance(op, Iterating)
+    outside = graph.inputs(node)
     body = op.body
     ports = [_resolve_port(body, i, port) for i, port in enumerate(op.ports)]
     passed = {p.back: p.port for p, new in zip(op.ports, ports, strict=True) if new is not p}
@@ -187,9 +183,9 @@ def _replace_node(
 
 
 _RULES = (
-    Rule("take_branch", ("If",), take_branch),
-    Rule("narrow_branches", ("If",), narrow_branches),
-    Rule("narrow_loop", _ITERATING, narrow_loop),
+    op_rule("take_branch", (If,), take_branch),
+    op_rule("narrow_branches", (If,), narrow_branches),
+    op_rule("narrow_loop", (Loop, TensorIterator), narrow_loop),
 )
 
 simplify_subgraphs = Pass("simplify_subgraphs", lambda options: _RULES)

@@ -13,15 +13,14 @@ from dataclasses import replace
 from ....ir.dims import Dim, bounds, eq
 from ....ir.graph import Graph, Value
 from ....ir.ops import Constant, Reshape
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import Shape, shape_of
 
 
-def materialize_target(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def materialize_target(graph: Graph, node: int, op: Reshape) -> Patch | MatchFailure | None:
     """A Reshape whose target is computed but known gets a constant target."""
-    op, target = graph.op(node), graph.input(node, 1)
-    assert isinstance(op, Reshape)
+    target = graph.input(node, 1)
     if isinstance(graph.op(target.node), Constant):
         return None
     source, out = graph.input(node, 0), shape_of(graph, Value(node))
@@ -91,7 +90,7 @@ def _is_before(graph: Graph, parameter: Value, value: Value) -> bool:
 
 
 _RULES = (
-    Rule("materialize_target", ("Reshape",), materialize_target),
+    op_rule("materialize_target", (Reshape,), materialize_target),
     Rule("read_early", ("ShapeOf",), read_early),
 )
 

@@ -35,7 +35,7 @@ from ....ir.ops import (
 from ....ir.ops.shape_inference import known_ints, unique_axes
 from ....ir.slice_bounds import AXIS_END
 from ....ir.types import normalize_axis
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..layout.cancel_transposes import add_transpose, inverse
 from ..match.values import dtype_of, known_axes, shape_of
@@ -49,10 +49,11 @@ def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]
     return patch.add(Slice(), value, starts, stops, steps, axes)
 
 
-def decompose_strided_slice(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_strided_slice(
+    graph: Graph, node: int, op: StridedSlice
+) -> Patch | MatchFailure | None:
     """A Slice, and axes that are dropped and added."""
-    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
-    assert isinstance(op, StridedSlice)
+    shape = shape_of(graph, graph.input(node, 0))
     inputs = graph.inputs(node)
     lists = [known_ints(graph.fact(v)) for v in inputs[1:] if v is not None]
     if shape is None or any(n is None for n in lists):
@@ -88,10 +89,9 @@ def decompose_strided_slice(graph: Graph, node: int) -> Patch | MatchFailure | N
     return patch.replace(Value(node), value)
 
 
-def decompose_reverse(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_reverse(graph: Graph, node: int, op: Reverse) -> Patch | MatchFailure | None:
     """A slice with steps of -1."""
-    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
-    assert isinstance(op, Reverse)
+    shape = shape_of(graph, graph.input(node, 0))
     value = graph.inputs(node)[1] if len(graph.inputs(node)) > 1 else None
     listed = [] if value is None else known_ints(graph.fact(value))
     if shape is None or listed is None:
@@ -126,9 +126,10 @@ def decompose_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), value)
 
 
-def decompose_space_to_batch(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_space_to_batch(
+    graph: Graph, node: int, op: SpaceToBatch
+) -> Patch | MatchFailure | None:
     """Padded, split into blocks, and the blocks moved in front."""
-    assert isinstance(graph.op(node), SpaceToBatch)
     data, made = shape_of(graph, graph.input(node, 0)), shape_of(graph, Value(node))
     lists = [known_ints(graph.fact(graph.input(node, port))) for port in (1, 2, 3)]
     sizes = [d for d in (made or ())[1:] if isinstance(d, int) and d]
@@ -147,9 +148,10 @@ def decompose_space_to_batch(graph: Graph, node: int) -> Patch | MatchFailure | 
     return patch.replace(Value(node), patch.add(Reshape(), value, patch.integers([-1, *sizes])))
 
 
-def decompose_batch_to_space(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_batch_to_space(
+    graph: Graph, node: int, op: BatchToSpace
+) -> Patch | MatchFailure | None:
     """The inverse: blocks moved besides the axes that they belong to, and the edges cut off."""
-    assert isinstance(graph.op(node), BatchToSpace)
     data = shape_of(graph, graph.input(node, 0))
     lists = [known_ints(graph.fact(graph.input(node, port))) for port in (1, 2, 3)]
     sizes = [d for d in (data or ())[1:] if isinstance(d, int) and d]
@@ -173,10 +175,11 @@ def decompose_batch_to_space(graph: Graph, node: int) -> Patch | MatchFailure | 
     return patch.replace(Value(node), _slice(patch, value, cuts))
 
 
-def decompose_reverse_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_reverse_sequence(
+    graph: Graph, node: int, op: ReverseSequence
+) -> Patch | MatchFailure | None:
     """Each place is read from where it comes from: length - 1 - t before the length, t behind."""
-    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
-    assert isinstance(op, ReverseSequence)
+    shape = shape_of(graph, graph.input(node, 0))
     if shape is None or shape_of(graph, graph.input(node, 1)) is None:
         return MatchFailure("a rank is unknown")
     patch, rank = Patch(), len(shape)
@@ -208,12 +211,12 @@ def decompose_convert_like(graph: Graph, node: int) -> Patch | MatchFailure | No
 
 
 _RULES = (
-    Rule("decompose_strided_slice", ("StridedSlice",), decompose_strided_slice),
-    Rule("decompose_reverse", ("Reverse",), decompose_reverse),
+    op_rule("decompose_strided_slice", (StridedSlice,), decompose_strided_slice),
+    op_rule("decompose_reverse", (Reverse,), decompose_reverse),
     Rule("decompose_roll", ("Roll",), decompose_roll),
-    Rule("decompose_space_to_batch", ("SpaceToBatch",), decompose_space_to_batch),
-    Rule("decompose_batch_to_space", ("BatchToSpace",), decompose_batch_to_space),
-    Rule("decompose_reverse_sequence", ("ReverseSequence",), decompose_reverse_sequence),
+    op_rule("decompose_space_to_batch", (SpaceToBatch,), decompose_space_to_batch),
+    op_rule("decompose_batch_to_space", (BatchToSpace,), decompose_batch_to_space),
+    op_rule("decompose_reverse_sequence", (ReverseSequence,), decompose_reverse_sequence),
     Rule("decompose_convert_like", ("ConvertLike",), decompose_convert_like),
 )
 

@@ -30,7 +30,7 @@ from ....ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 from .node_builder import NodeBuilder
@@ -62,10 +62,10 @@ class _TapBuilder(NodeBuilder):
         return self.add(Multiply(), found, self.add(Unsqueeze(), weight, self.ints([2])))
 
 
-def decompose_deformable(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_deformable(
+    graph: Graph, node: int, op: DeformableConvolution1
+) -> Patch | MatchFailure | None:
     """Images of known sizes in f32, with one group of filters."""
-    op = graph.op(node)
-    assert isinstance(op, DeformableConvolution1)
     shapes = [shape_of(graph, graph.input(node, port)) for port in range(3)]
     if None in shapes or any(not isinstance(d, int) for s in shapes for d in (s or ())[1:]):
         return MatchFailure("sizes are known at run time only")
@@ -169,7 +169,7 @@ def _blend(
 
 
 _RULES = (
-    Rule("decompose_deformable_convolution", ("DeformableConvolution",), decompose_deformable),
+    op_rule("decompose_deformable_convolution", (DeformableConvolution1,), decompose_deformable),
 )
 
 decompose_deformable_convolution = Pass("decompose_deformable_convolution", lambda options: _RULES)

@@ -34,7 +34,7 @@ from ....ir.ops import (
     Unsqueeze,
 )
 from ....ir.types import normalize_axis
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..layout.cancel_transposes import add_transpose
 from ..match.values import dtype_of, shape_of
@@ -51,10 +51,9 @@ class _Term:
     letters: str
 
 
-def decompose_einsum(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_einsum(graph: Graph, node: int, op: Einsum) -> Patch | MatchFailure | None:
     """Products over letters, two at a time."""
-    op, inputs = graph.op(node), [v for v in graph.inputs(node) if v is not None]
-    assert isinstance(op, Einsum)
+    inputs = [v for v in graph.inputs(node) if v is not None]
     terms, sizes = list[_Term](), dict[str, Dim]()
     written, out = op.terms()
     dots = 0
@@ -194,10 +193,8 @@ def _as_scalar(graph: Graph, patch: Patch, value: Value) -> Value:
     return patch.add(Reshape(), value, patch.integers([]))
 
 
-def decompose_one_hot(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_one_hot(graph: Graph, node: int, op: OneHot1) -> Patch | MatchFailure | None:
     """Indices compared with every place along the new axis."""
-    op = graph.op(node)
-    assert isinstance(op, OneHot1)
     indices, depth, on, off = (graph.input(node, port) for port in range(4))
     shape, known = shape_of(graph, indices), graph.known_value(depth)
     if shape is None or known is None or known.dtype.kind not in "iu":
@@ -221,8 +218,8 @@ def decompose_one_hot(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("decompose_einsum", ("Einsum",), decompose_einsum),
-    Rule("decompose_one_hot", ("OneHot",), decompose_one_hot),
+    op_rule("decompose_einsum", (Einsum,), decompose_einsum),
+    op_rule("decompose_one_hot", (OneHot1,), decompose_one_hot),
 )
 
 decompose_einsum_onehot = Pass("decompose_einsum_onehot", lambda options: _RULES)

@@ -13,6 +13,7 @@ from ....ir.ops import (
     Divide,
     EmbeddingBagOffsets,
     EmbeddingBagOffsetsSum,
+    EmbeddingBagPacked,
     EmbeddingBagPackedSum,
     EmbeddingSegmentsSum,
     Equal,
@@ -30,7 +31,7 @@ from ....ir.ops import (
     ShapeOf,
     Unsqueeze,
 )
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import constant_scalar, shape_of
 from .node_builder import NodeBuilder
@@ -110,10 +111,10 @@ def _begin_bags(
     return build, default
 
 
-def decompose_packed(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_packed(
+    graph: Graph, node: int, op: EmbeddingBagPackedSum
+) -> Patch | MatchFailure | None:
     """A sum, or a mean, along the axis of a bag's indices."""
-    op = graph.op(node)
-    assert isinstance(op, EmbeddingBagPackedSum)
     found, shape = _begin_bags(graph, node, None), shape_of(graph, graph.input(node, 1))
     if isinstance(found, MatchFailure):
         return found
@@ -125,10 +126,10 @@ def decompose_packed(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.done(build.add(reduction(keep_dims=False), rows, build.ints([1])))
 
 
-def decompose_offsets(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_offsets(
+    graph: Graph, node: int, op: EmbeddingBagOffsetsSum
+) -> Patch | MatchFailure | None:
     """The number of a row's bag is how many offsets are not behind it."""
-    op = graph.op(node)
-    assert isinstance(op, EmbeddingBagOffsetsSum)
     found = _begin_bags(graph, node, 3)
     if isinstance(found, MatchFailure):
         return found
@@ -158,10 +159,10 @@ def decompose_offsets(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.done(build.with_default(sums, counts, default))
 
 
-def decompose_segments(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_segments(
+    graph: Graph, node: int, op: EmbeddingSegmentsSum
+) -> Patch | MatchFailure | None:
     """Rows scattered to their segments."""
-    op = graph.op(node)
-    assert isinstance(op, EmbeddingSegmentsSum)
     found = _begin_bags(graph, node, 4)
     if isinstance(found, MatchFailure):
         return found
@@ -179,12 +180,18 @@ def decompose_segments(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.done(build.with_default(sums, build.counts(bags, count), default))
 
 
-_OFFSETS = ("EmbeddingBagOffsetsSum", "EmbeddingBagOffsets")
-_PACKED = ("EmbeddingBagPackedSum", "EmbeddingBagPacked")
 _RULES = (
-    Rule("decompose_embedding_bag_packed", _PACKED, decompose_packed),
-    Rule("decompose_embedding_bag_offsets", _OFFSETS, decompose_offsets),
-    Rule("decompose_embedding_segments", ("EmbeddingSegmentsSum",), decompose_segments),
+    op_rule(
+        "decompose_embedding_bag_packed",
+        (EmbeddingBagPackedSum, EmbeddingBagPacked),
+        decompose_packed,
+    ),
+    op_rule(
+        "decompose_embedding_bag_offsets",
+        (EmbeddingBagOffsetsSum, EmbeddingBagOffsets),
+        decompose_offsets,
+    ),
+    op_rule("decompose_embedding_segments", (EmbeddingSegmentsSum,), decompose_segments),
 )
 
 decompose_embedding_bags = Pass("decompose_embedding_bags", lambda options: _RULES)

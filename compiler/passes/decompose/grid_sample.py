@@ -39,7 +39,7 @@ from ....ir.ops import (
 )
 from ....ir.ops.nn.grid_sample_roi import GridSample
 from ....ir.ops.nn.interpolate import Interpolate, Interpolate4
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
@@ -113,10 +113,9 @@ class _Plane:
         return self.do(Multiply(), rows, self.patch.add(Unsqueeze(), weight, self.ints(3)))
 
 
-def decompose_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_sample(graph: Graph, node: int, op: GridSample) -> Patch | MatchFailure | None:
     """The nearest element of each place, or four by their distance."""
-    op, data, grid = graph.op(node), graph.input(node, 0), graph.input(node, 1)
-    assert isinstance(op, GridSample)
+    data, grid = graph.input(node, 0), graph.input(node, 1)
     mode, outside = op.mode.lower(), op.padding_mode.lower()
     if mode not in ("bilinear", "nearest") or outside not in ("zeros", "border"):
         return MatchFailure(f"mode {mode} with {outside}")
@@ -154,12 +153,11 @@ def _neighbor_indices(plane: _Plane, coordinate: Value) -> list[tuple[Value, Val
     return [(before, near), (plane.do(Add(), before, 1.0), far)]
 
 
-def decompose_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_filtered(
+    graph: Graph, node: int, op: Interpolate | Interpolate4
+) -> Patch | MatchFailure | None:
     """Sizes that are known, resized by a filter that grows as the image shrinks."""
-    op, data = graph.op(node), graph.input(node, 0)
-    if not isinstance(op, Interpolate | Interpolate4):
-        return None
-    mode = op.mode.lower()
+    data, mode = graph.input(node, 0), op.mode.lower()
     if not (mode.endswith("_pillow") or (mode == "linear" and op.antialias)):
         return None
     before, after = shape_of(graph, data), shape_of(graph, Value(node))
@@ -194,8 +192,8 @@ def decompose_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("decompose_grid_sample", ("GridSample",), decompose_sample),
-    Rule("decompose_filtered", ("Interpolate",), decompose_filtered),
+    op_rule("decompose_grid_sample", (GridSample,), decompose_sample),
+    op_rule("decompose_filtered", (Interpolate, Interpolate4), decompose_filtered),
 )
 
 decompose_grid_sample = Pass("decompose_grid_sample", lambda options: _RULES)

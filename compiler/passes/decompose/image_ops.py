@@ -23,9 +23,15 @@ from ....ir.ops import (
     Subtract,
     Unsqueeze,
 )
-from ....ir.ops.vision.color_conversion import YUV_OFFSETS, YUV_TO_RGB, ConvertColor
+from ....ir.ops.vision.color_conversion import (
+    YUV_OFFSETS,
+    YUV_TO_RGB,
+    ConvertColor,
+    I420toBGR,
+    NV12toBGR,
+)
 from ....ir.ops.vision.deformable_convolution import signs_of_bits
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 from .node_builder import NodeBuilder
@@ -34,10 +40,11 @@ from .node_builder import NodeBuilder
 _MAX_PLACES = 64
 
 
-def decompose_patches(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_patches(
+    graph: Graph, node: int, op: ExtractImagePatches
+) -> Patch | MatchFailure | None:
     """One strided slice of the padded image per place of the window."""
-    op, image = graph.op(node), graph.input(node, 0)
-    assert isinstance(op, ExtractImagePatches)
+    image = graph.input(node, 0)
     windows, shape = op.windows(), shape_of(graph, image)
     if shape is None or op.sizes[0] * op.sizes[1] > _MAX_PLACES:
         return MatchFailure("the rank is unknown, or the window has many places")
@@ -70,10 +77,8 @@ def _add_pad(build: NodeBuilder, data: Value, pads: list[tuple[int, int]], fill:
     return build.add(Pad(), data, build.ints(begins), build.ints(ends), value)
 
 
-def decompose_color(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_color(graph: Graph, node: int, op: ConvertColor) -> Patch | MatchFailure | None:
     """Planes of U and V repeated to the image's size, and a product with three factors."""
-    op = graph.op(node)
-    assert isinstance(op, ConvertColor)
     build = NodeBuilder(graph, node)
     planes = _planes(build, op, len(graph.inputs(node)))
     if planes is None:
@@ -139,10 +144,9 @@ def _repeat_elements(build: NodeBuilder, plane: Value, sides: Value) -> Value:
     return build.reshape(build.add(Concat(4), rows, rows), sides, 1)
 
 
-def decompose_binary(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_binary(graph: Graph, node: int, op: BinaryConvolution) -> Patch | MatchFailure | None:
     """A convolution in f32 of signs, padded with signs."""
-    op, data = graph.op(node), graph.input(node, 0)
-    assert isinstance(op, BinaryConvolution)
+    data = graph.input(node, 0)
     filters = graph.input(node, 1)
     shape, kernel = shape_of(graph, data), shape_of(graph, filters)
     own = dtype_of(graph, data)
@@ -166,11 +170,12 @@ def decompose_binary(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.patch.replace(Value(node), build.add(Convert(own), made))
 
 
-_COLOURS = ("NV12toRGB", "NV12toBGR", "I420toRGB", "I420toBGR")
 _RULES = (
-    Rule("decompose_image_patches", ("ExtractImagePatches",), decompose_patches),
-    Rule("decompose_color_conversion", _COLOURS, decompose_color),
-    Rule("decompose_binary_convolution", ("BinaryConvolution",), decompose_binary),
+    op_rule("decompose_image_patches", (ExtractImagePatches,), decompose_patches),
+    op_rule(
+        "decompose_color_conversion", (NV12toRGB, NV12toBGR, I420toRGB, I420toBGR), decompose_color
+    ),
+    op_rule("decompose_binary_convolution", (BinaryConvolution,), decompose_binary),
 )
 
 decompose_image_ops = Pass("decompose_image_ops", lambda options: _RULES)

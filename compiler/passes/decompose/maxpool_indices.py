@@ -36,7 +36,7 @@ from ....ir.ops import (
     Slice,
 )
 from ....ir.types import normalize_axis
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
@@ -44,11 +44,12 @@ from ..match.values import dtype_of, shape_of
 _MAX_TAPS = 32
 
 
-def decompose_indices(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901 - builds one expression, part by part
+def decompose_indices(  # noqa: C901 - builds one expression, part by part
+    graph: Graph, node: int, op: MaxPool8
+) -> Patch | MatchFailure | None:
     """Decompose the Indices output of MaxPool: the index of the first tap that equals the maximum
     and is not padding. An iota of the image is padded and sliced like the image."""
-    op = graph.op(node)
-    if not isinstance(op, MaxPool8) or not graph.use_count(Value(node, 1)):
+    if not graph.use_count(Value(node, 1)):
         return None
     data = graph.input(node, 0)
     shape, dtype, w = shape_of(graph, data), dtype_of(graph, data), op.windows()
@@ -126,6 +127,6 @@ def decompose_indices(graph: Graph, node: int) -> Patch | MatchFailure | None:  
     return patch.replace(Value(node, 1), found)
 
 
-_RULES = (Rule("place", ("MaxPool",), decompose_indices),)
+_RULES = (op_rule("place", (MaxPool8,), decompose_indices),)
 
 decompose_maxpool_indices = Pass("decompose_maxpool_indices", lambda options: _RULES)

@@ -27,7 +27,7 @@ from ....ir.ops import (
     Sqrt,
     Subtract,
 )
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import known_axes, shape_of
 from .node_builder import NodeBuilder
@@ -36,10 +36,9 @@ from .node_builder import NodeBuilder
 _MAX_WINDOW_ELEMENTS = 9
 
 
-def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_mvn(graph: Graph, node: int, op: MVN | MVN2) -> Patch | MatchFailure | None:
     """Mean and variance over axes that are not the last ones are reductions."""
-    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
-    assert isinstance(op, MVN | MVN2)
+    shape = shape_of(graph, graph.input(node, 0))
     if shape is None or not shape:
         return MatchFailure("a rank is unknown")
     build, rank = NodeBuilder(graph, node), len(shape)
@@ -71,10 +70,9 @@ def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.done(y)
 
 
-def decompose_normalize_l2(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_normalize_l2(graph: Graph, node: int, op: NormalizeL2) -> Patch | MatchFailure | None:
     """x over the root of a sum of squares."""
-    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
-    assert isinstance(op, NormalizeL2)
+    shape = shape_of(graph, graph.input(node, 0))
     axes = None if shape is None else known_axes(graph, graph.input(node, 1), len(shape))
     if axes is None:
         return MatchFailure("the axes are not known")
@@ -88,10 +86,9 @@ def decompose_normalize_l2(graph: Graph, node: int) -> Patch | MatchFailure | No
     return build.done(build.add(Divide(), x, build.add(Sqrt(), total)))
 
 
-def decompose_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_lrn(graph: Graph, node: int, op: LRN) -> Patch | MatchFailure | None:
     """The sum over a window is a sum of slices of the padded squares."""
-    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
-    assert isinstance(op, LRN)
+    shape = shape_of(graph, graph.input(node, 0))
     axes = None if shape is None else known_axes(graph, graph.input(node, 1), len(shape))
     if shape is None or axes is None:
         return MatchFailure("the rank or the axes are not known")
@@ -118,10 +115,8 @@ def decompose_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.done(build.add(Divide(), x, build.add(Power(), scale, build.number(op.beta))))
 
 
-def decompose_grn(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_grn(graph: Graph, node: int, op: GRN) -> Patch | MatchFailure | None:
     """x over the root of the sum of squares over channels."""
-    op = graph.op(node)
-    assert isinstance(op, GRN)
     build = NodeBuilder(graph, node)
     x = build.read(0)
     total = build.add(ReduceSum(keep_dims=True), build.add(Multiply(), x, x), build.ints([1]))
@@ -130,10 +125,10 @@ def decompose_grn(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("decompose_grn", ("GRN",), decompose_grn),
-    Rule("decompose_mvn", ("MVN",), decompose_mvn),
-    Rule("decompose_normalize_l2", ("NormalizeL2",), decompose_normalize_l2),
-    Rule("decompose_lrn", ("LRN",), decompose_lrn),
+    op_rule("decompose_grn", (GRN,), decompose_grn),
+    op_rule("decompose_mvn", (MVN, MVN2), decompose_mvn),
+    op_rule("decompose_normalize_l2", (NormalizeL2,), decompose_normalize_l2),
+    op_rule("decompose_lrn", (LRN,), decompose_lrn),
 )
 
 decompose_norms = Pass("decompose_norms", lambda options: _RULES)

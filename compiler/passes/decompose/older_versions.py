@@ -6,24 +6,19 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import Concat, Interpolate1, LSTMCell1, ROIAlign3, Split
 from ....ir.ops.nn.older_versions import GATES
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import shape_of
 
 
-def upgrade_roi_align(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def upgrade_roi_align(graph: Graph, node: int, op: ROIAlign3) -> Patch:
     """ROIAlign with the default of aligned_mode."""
-    op, patch = graph.op(node), Patch()
-    if not isinstance(op, ROIAlign3):
-        return None
+    patch = Patch()
     return patch.replace(Value(node), patch.add(op.to_latest(), *graph.inputs(node)))
 
 
-def upgrade_interpolate(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def upgrade_interpolate(graph: Graph, node: int, op: Interpolate1) -> Patch | MatchFailure:
     """Interpolate with its axes as an input."""
-    op = graph.op(node)
-    if not isinstance(op, Interpolate1):
-        return None
     shape = shape_of(graph, graph.input(node, 0))
     if shape is None:
         return MatchFailure("the rank is unknown")
@@ -33,12 +28,9 @@ def upgrade_interpolate(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), made)
 
 
-def upgrade_lstm_cell(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def upgrade_lstm_cell(graph: Graph, node: int, op: LSTMCell1) -> Patch:
     """LSTMCell with its gates in the order that set 4 has."""
-    op, patch = graph.op(node), Patch()
-    if not isinstance(op, LSTMCell1):
-        return None
-    order, inputs = op.gate_order(), graph.inputs(node)
+    patch, order, inputs = Patch(), op.gate_order(), graph.inputs(node)
     weights: list[Value | None] = []
     for value in inputs[3:]:
         if value is None or order == list(range(len(GATES))):
@@ -53,9 +45,9 @@ def upgrade_lstm_cell(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("decompose_roi_align_3", ("ROIAlign",), upgrade_roi_align),
-    Rule("decompose_interpolate_1", ("Interpolate",), upgrade_interpolate),
-    Rule("decompose_lstm_cell_1", ("LSTMCell",), upgrade_lstm_cell),
+    op_rule("decompose_roi_align_3", (ROIAlign3,), upgrade_roi_align),
+    op_rule("decompose_interpolate_1", (Interpolate1,), upgrade_interpolate),
+    op_rule("decompose_lstm_cell_1", (LSTMCell1,), upgrade_lstm_cell),
 )
 
 upgrade_older_versions = Pass("upgrade_older_versions", lambda options: _RULES)

@@ -13,7 +13,7 @@ from ....ir.ops import (
     Unsqueeze,
 )
 from ....ir.ops.tensor.shape_values import Eye
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import constant_scalar, dtype_of, shape_of
 
@@ -41,10 +41,8 @@ def decompose_range(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), patch.add(Convert(type_), made))
 
 
-def decompose_eye(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_eye(graph: Graph, node: int, op: Eye) -> Patch | MatchFailure | None:
     """Numbers of rows compared with those of columns."""
-    op = graph.op(node)
-    assert isinstance(op, Eye)
     diagonal = constant_scalar(graph, graph.input(node, 2))
     if len(graph.inputs(node)) > 3 or diagonal is None:
         return MatchFailure("there is a batch, or the diagonal is not known")
@@ -65,7 +63,7 @@ def decompose_eye(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 _RULES = (
     Rule("decompose_range", ("Range",), decompose_range),
-    Rule("decompose_eye", ("Eye",), decompose_eye),
+    op_rule("decompose_eye", (Eye,), decompose_eye),
 )
 
 decompose_range_eye = Pass("decompose_range_eye", lambda options: _RULES)

@@ -21,17 +21,16 @@ from ....ir.ops import (
     Unsqueeze,
 )
 from ....ir.types import TensorType
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 
 Cell = RNNCell | GRUCell | LSTMCell
 _SEQUENCES = {RNNCell: RNNSequence, GRUCell: GRUSequence, LSTMCell: LSTMSequence}
 
 
-def cell_to_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def cell_to_sequence(graph: Graph, node: int, op: Cell) -> Patch | MatchFailure | None:
     """A cell with constant weights, in f32: X [N, I] becomes [N, 1, I], and so on."""
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, Cell)
+    inputs = graph.inputs(node)
     x = inputs[0]
     type_ = None if x is None else graph.type(x)
     if x is None or not isinstance(type_, TensorType) or type_.dtype is not DType.f32:
@@ -71,6 +70,6 @@ def cell_to_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch
 
 
-_RULES = (Rule("cell_to_sequence", ("RNNCell", "GRUCell", "LSTMCell"), cell_to_sequence),)
+_RULES = (op_rule("cell_to_sequence", (RNNCell, GRUCell, LSTMCell), cell_to_sequence),)
 
 convert_cells_to_sequences = Pass("convert_cells_to_sequences", lambda options: _RULES)

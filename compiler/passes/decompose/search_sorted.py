@@ -16,7 +16,7 @@ from ....ir.ops import (
     SearchSorted,
     Unsqueeze,
 )
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
@@ -24,10 +24,9 @@ from ..match.values import dtype_of, shape_of
 _MAX_LENGTH = 64
 
 
-def decompose_search(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_search(graph: Graph, node: int, op: SearchSorted) -> Patch | MatchFailure | None:
     """Compare every value with every element of its row; NaN is behind all numbers."""
-    op, rows, values = graph.op(node), graph.input(node, 0), graph.input(node, 1)
-    assert isinstance(op, SearchSorted)
+    rows, values = graph.input(node, 0), graph.input(node, 1)
     have, want = shape_of(graph, rows), shape_of(graph, values)
     if have is None or want is None or not have or not isinstance(have[-1], int):
         return MatchFailure("a rank or the length of the sequences is unknown")
@@ -49,6 +48,6 @@ def decompose_search(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), made)
 
 
-_RULES = (Rule("decompose_search_sorted", ("SearchSorted",), decompose_search),)
+_RULES = (op_rule("decompose_search_sorted", (SearchSorted,), decompose_search),)
 
 decompose_search_sorted = Pass("decompose_search_sorted", lambda options: _RULES)

@@ -14,16 +14,15 @@ from ....ir.ops import (
     Transpose,
 )
 from ....ir.types import normalize_axis
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import shape_of
 from .node_builder import NodeBuilder
 
 
-def decompose_region(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_region(graph: Graph, node: int, op: RegionYolo) -> Patch | MatchFailure | None:
     """Parts of each region's channels through a sigmoid or a softmax of their own."""
-    op, data = graph.op(node), graph.input(node, 0)
-    assert isinstance(op, RegionYolo)
+    data = graph.input(node, 0)
     shape, channels = shape_of(graph, data), op.regions * op.region_channels
     if shape is None or shape[1] != channels:
         return MatchFailure("the channels are not those of the regions")
@@ -54,10 +53,9 @@ def decompose_region(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.done(build.reshape(joined, *sizes))
 
 
-def decompose_reorg(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_reorg(graph: Graph, node: int, op: ReorgYolo) -> Patch | MatchFailure | None:
     """A transposed view: Darknet reads the data as blocks of stride x stride places."""
-    op, data = graph.op(node), graph.input(node, 0)
-    assert isinstance(op, ReorgYolo)
+    data = graph.input(node, 0)
     shape = shape_of(graph, data)
     if shape is None or not all(isinstance(d, int) for d in shape[1:]):
         return MatchFailure("channels, height or width are not known")
@@ -71,8 +69,8 @@ def decompose_reorg(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("decompose_region_yolo", ("RegionYolo",), decompose_region),
-    Rule("decompose_reorg_yolo", ("ReorgYolo",), decompose_reorg),
+    op_rule("decompose_region_yolo", (RegionYolo,), decompose_region),
+    op_rule("decompose_reorg_yolo", (ReorgYolo,), decompose_reorg),
 )
 
 decompose_yolo_layers = Pass("decompose_yolo_layers", lambda options: _RULES)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, Generic
 
 from ....ir import ops
 from ....ir.graph import Graph, Value
 from ....ir.op import Op
 from ....ir.ops import ACTIVATIONS
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import OpT, Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import constant_scalar, dtype_of, same_shape
 from .matmul_add import as_gemm
@@ -18,16 +19,16 @@ from .matmul_add import as_gemm
 Named = tuple[str, tuple[float, ...]]
 
 
-def _name_activation(name: str, *parameters: float) -> Callable[[Graph, int], Named]:
-    return lambda graph, node: (name, parameters)
+def _name_activation(name: str, *parameters: float) -> Callable[[Graph, int, Op], Named]:
+    return lambda graph, node, op: (name, parameters)
 
 
 def _with_numbers(
     name: str, absent: tuple[float, ...] = ()
-) -> Callable[[Graph, int], Named | None]:
+) -> Callable[[Graph, int, Op], Named | None]:
     """Parameters are the inputs after the first; `absent` where there are none."""
 
-    def read(graph: Graph, node: int) -> Named | None:
+    def read(graph: Graph, node: int, op: Op) -> Named | None:
         given = graph.inputs(node)[1:]
         if not given:
             return name, absent
@@ -38,51 +39,52 @@ def _with_numbers(
     return read
 
 
-def _clamp(graph: Graph, node: int) -> Named:
-    op = graph.op(node)
-    assert isinstance(op, ops.Clamp)
+def _clamp(graph: Graph, node: int, op: ops.Clamp) -> Named:
     return "clip", (op.min, op.max)
 
 
-def _elu(graph: Graph, node: int) -> Named:
-    op = graph.op(node)
-    assert isinstance(op, ops.Elu)
+def _elu(graph: Graph, node: int, op: ops.Elu) -> Named:
     return "elu", (op.alpha,)
 
 
-def _gelu(graph: Graph, node: int) -> Named:
-    op = graph.op(node)
-    assert isinstance(op, ops.Gelu)
+def _gelu(graph: Graph, node: int, op: ops.Gelu) -> Named:
     return ("gelu_tanh" if op.approximation_mode.upper() == "TANH" else "gelu"), ()
 
 
-def _activation(graph: Graph, node: int) -> Named:
-    op = graph.op(node)
-    assert isinstance(op, ops.Activation)
+def _activation(graph: Graph, node: int, op: ops.Activation) -> Named:
     return op.function, op.parameters
+
+
+@dataclass(frozen=True)
+class _Activation(Generic[OpT]):
+    """How an operation is called, by itself and its inputs."""
+
+    op: type[OpT]
+    read: Callable[[Graph, int, OpT], Named | None]
 
 
 # One line per operation: how it is called in a Gemm (the same formula,
 # ir/ops/math/activation_table.py).
-NAMES: dict[type[Op], Callable[[Graph, int], Named | None]] = {
-    ops.Relu: _name_activation("relu"),
-    ops.PRelu: _with_numbers("leaky_relu"),
-    ops.Clamp: _clamp,
-    ops.Elu: _elu,
-    ops.Selu: _with_numbers("scaled_elu"),
-    ops.Sigmoid: _name_activation("sigmoid"),
-    ops.HardSigmoid: _with_numbers("hard_sigmoid"),
-    ops.HSigmoid: _name_activation("hard_sigmoid", 1 / 6, 0.5),
-    ops.Tanh: _name_activation("tanh"),
-    ops.SoftPlus: _name_activation("softplus"),
-    ops.SoftSign: _name_activation("softsign"),
-    ops.Mish: _name_activation("mish"),
-    ops.HSwish: _name_activation("hard_swish", 1 / 6, 0.5),
-    ops.Swish: _with_numbers("swish", (1.0,)),
-    ops.Gelu2: _name_activation("gelu"),
-    ops.Gelu: _gelu,
-    ops.Activation: _activation,
-}
+_ENTRIES = (
+    _Activation(ops.Relu, _name_activation("relu")),
+    _Activation(ops.PRelu, _with_numbers("leaky_relu")),
+    _Activation(ops.Clamp, _clamp),
+    _Activation(ops.Elu, _elu),
+    _Activation(ops.Selu, _with_numbers("scaled_elu")),
+    _Activation(ops.Sigmoid, _name_activation("sigmoid")),
+    _Activation(ops.HardSigmoid, _with_numbers("hard_sigmoid")),
+    _Activation(ops.HSigmoid, _name_activation("hard_sigmoid", 1 / 6, 0.5)),
+    _Activation(ops.Tanh, _name_activation("tanh")),
+    _Activation(ops.SoftPlus, _name_activation("softplus")),
+    _Activation(ops.SoftSign, _name_activation("softsign")),
+    _Activation(ops.Mish, _name_activation("mish")),
+    _Activation(ops.HSwish, _name_activation("hard_swish", 1 / 6, 0.5)),
+    _Activation(ops.Swish, _with_numbers("swish", (1.0,))),
+    _Activation(ops.Gelu2, _name_activation("gelu")),
+    _Activation(ops.Gelu, _gelu),
+    _Activation(ops.Activation, _activation),
+)
+NAMES: dict[type[Op], Callable[[Graph, int, Any], Named | None]] = {e.op: e.read for e in _ENTRIES}
 
 
 def take_activation(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -96,7 +98,7 @@ def take_activation(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return gemm
     if gemm.activation != "identity":
         return MatchFailure("the product has an activation already")
-    found = named(graph, node)
+    found = named(graph, node, graph.op(node))
     if found is None:
         return MatchFailure("a parameter of the activation is not a constant number")
     name, parameters = found

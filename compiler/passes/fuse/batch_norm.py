@@ -17,7 +17,7 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import Add, Constant, Multiply
 from ....ir.ops.nn.normalize import BatchNormInference, BatchNormInference1
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use
 from ..match.values import dtype_of, same_shape, shape_of
 
@@ -39,10 +39,11 @@ def _add_constant(patch: Patch, array: Array, dtype: DType) -> Value:
         return patch.constant(array, dtype)
 
 
-def decompose_batch_norm(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_batch_norm(
+    graph: Graph, node: int, op: BatchNormInference
+) -> Patch | MatchFailure | None:
     """x * scale + shift, both [C, 1, ...]."""
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, BatchNormInference)
+    inputs = graph.inputs(node)
     data = 2 if isinstance(op, BatchNormInference1) else 0
     x = inputs[data]
     assert x is not None
@@ -153,7 +154,7 @@ def join_shifts(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("decompose_batch_norm", ("BatchNormInference",), decompose_batch_norm),
+    op_rule("decompose_batch_norm", (BatchNormInference,), decompose_batch_norm),
     Rule("scale_filters", ("Multiply",), scale_filters),
     Rule("scale_shifted", ("Multiply",), scale_shifted),
     Rule("join_shifts", ("Add",), join_shifts),

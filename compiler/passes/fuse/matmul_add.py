@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ....ir.graph import Graph, Value
 from ....ir.ops import Gemm, MatMul
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use
 from ..match.values import (
     broadcasts_to,
@@ -142,10 +142,9 @@ def _refuse_addend(graph: Graph, product: Value, addend: Value) -> MatchFailure 
     return None
 
 
-def scale_addend(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def scale_addend(graph: Graph, node: int, op: Gemm) -> Patch | MatchFailure | None:
     """C = X * number with one use: beta."""
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, Gemm)
+    inputs = graph.inputs(node)
     addend = inputs[2] if len(inputs) > 2 else None
     scaled = None if addend is None else _match_scale(graph, addend)
     if addend is None or scaled is None:
@@ -179,7 +178,7 @@ def _match_scale(graph: Graph, value: Value) -> tuple[Value, float | int | Match
 _RULES = (
     Rule("scale_product", ("Multiply", "Divide"), scale_product),
     Rule("take_addend", ("Add", "Subtract"), take_addend),
-    Rule("scale_addend", ("Gemm",), scale_addend),
+    op_rule("scale_addend", (Gemm,), scale_addend),
 )
 
 fuse_matmul_add = Pass("fuse_matmul_add", lambda options: _RULES)

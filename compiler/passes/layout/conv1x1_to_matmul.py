@@ -14,7 +14,7 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import Constant, Convolution, MatMul
 from ...legality import is_elementwise, is_windowed
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
@@ -23,10 +23,9 @@ _TURNING = frozenset({"Transpose"})
 _MAX_MATCH_DEPTH = 4
 
 
-def multiply_rows(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def multiply_rows(graph: Graph, node: int, op: Convolution) -> Patch | MatchFailure | None:
     """A 1-D convolution of size 1 as MatMul(filters, data)."""
-    op, filters = graph.op(node), graph.op(graph.input(node, 1).node)
-    assert isinstance(op, Convolution)
+    filters = graph.op(graph.input(node, 1).node)
     data, dtype = graph.input(node, 0), dtype_of(graph, Value(node))
     shape = shape_of(graph, data)
     if not isinstance(filters, Constant) or dtype not in (DType.f32, DType.f64):
@@ -72,6 +71,6 @@ def _turns_behind(graph: Graph, value: Value) -> bool:
     return False
 
 
-_RULES = (Rule("multiply_rows", ("Convolution",), multiply_rows),)
+_RULES = (op_rule("multiply_rows", (Convolution,), multiply_rows),)
 
 convert_conv1x1_to_matmul = Pass("convert_conv1x1_to_matmul", lambda options: _RULES)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ....ir.graph import Graph, Value
 from ....ir.ops import Gemm, MatMul
 from ...legality import is_windowed
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..match.values import shape_of
 from .cancel_transposes import order_of
@@ -20,10 +20,8 @@ def swaps_last_two(order: Sequence[int]) -> bool:
     return rank >= 2 and list(order) == [*range(rank - 2), rank - 1, rank - 2]
 
 
-def fold_input(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def fold_input(graph: Graph, node: int, op: MatMul | Gemm) -> Patch | MatchFailure | None:
     """A transposed operand becomes a flag."""
-    op = graph.op(node)
-    assert isinstance(op, MatMul | Gemm)
     moved, refused = graph.inputs(node), None
     changed: MatMul | Gemm = op
     for port, flag in ((0, "transpose_a"), (1, "transpose_b")):
@@ -74,7 +72,7 @@ def _becomes_image(graph: Graph, node: int) -> bool:
 
 
 _RULES = (
-    Rule("fold_input", ("MatMul", "Gemm"), fold_input),
+    op_rule("fold_input", (MatMul, Gemm), fold_input),
     Rule("fold_output", ("Transpose",), fold_output),
 )
 

@@ -15,7 +15,7 @@ from ....ir.graph import Graph, Value
 from ....ir.op import Array
 from ....ir.ops import Clamp, Constant, Convert, Dequantize, FakeQuantize, Quantize
 from ....ir.scalar.builder import cast_array
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import broadcasts_to, dtype_of, shape_of
 
@@ -62,10 +62,9 @@ def _steps(low: Array, high: Array, levels: int) -> _Steps | None:
     return _Steps(step, zero)
 
 
-def find_steps(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def find_steps(graph: Graph, node: int, op: FakeQuantize) -> Patch | MatchFailure | None:
     """FakeQuantize of bytes' levels between constant limits, on its way to a product."""
-    op, inputs = graph.op(node), graph.inputs(node)
-    assert isinstance(op, FakeQuantize)
+    inputs = graph.inputs(node)
     if dtype_of(graph, Value(node)) is not DType.f32:
         return None
     if not _reaches_product(graph, node, _MAX_WALK_DEPTH):
@@ -131,6 +130,6 @@ def _activations(
     return patch.replace(Value(node), patch.add(Dequantize(), codes, scale, zeros))
 
 
-_RULES = (Rule("find_steps", ("FakeQuantize",), find_steps),)
+_RULES = (op_rule("find_steps", (FakeQuantize,), find_steps),)
 
 recognize_fake_quantize = Pass("recognize_fake_quantize", lambda options: _RULES)

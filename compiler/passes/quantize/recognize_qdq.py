@@ -29,7 +29,7 @@ from ....ir.ops import (
     Round,
 )
 from ....ir.ops.quantization.integer_products import BYTES
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import Shape, broadcasts_to, dtype_of, same_shape, shape_of
 
@@ -156,10 +156,8 @@ def _both_orders(graph: Graph, node: int) -> tuple[tuple[Value, Value], tuple[Va
     return (left, right), (right, left)
 
 
-def find_quantize(graph: Graph, node: int) -> Patch | None:
+def find_quantize(graph: Graph, node: int, op: Convert) -> Patch | None:
     """Convert(Round(x / scale)), or with a zero point that is also NaN's."""
-    op = graph.op(node)
-    assert isinstance(op, Convert)
     dtype, value, patch = op.destination_type, graph.input(node, 0), Patch()
     if dtype not in BYTES or dtype_of(graph, value) is not DType.f32:
         return None
@@ -256,7 +254,7 @@ def type_error(op: Op, shapes: Sequence[Shape], spreads: Sequence[Shape | None])
 
 _RULES = (
     Rule("find_dequantize", ("Multiply",), find_dequantize),
-    Rule("find_quantize", ("Convert",), find_quantize),
+    op_rule("find_quantize", (Convert,), find_quantize),
     Rule(
         "find_integer_product",
         ("MatMul", "Convolution", "GroupConvolution"),

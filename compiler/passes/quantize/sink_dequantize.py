@@ -22,7 +22,7 @@ from ....ir.ops import (
     Transpose,
 )
 from ....ir.ops.shape_inference import known_ints
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import constant_scalar, dtype_of, known_axes, shape_of
 from .scale_layout import joined_groups, reshape_scales, transpose_scales
@@ -144,10 +144,8 @@ def move_weight(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), patch.add(Dequantize(axis, group), codes, *made))
 
 
-def join_alike(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def join_alike(graph: Graph, node: int, op: Concat) -> Patch | MatchFailure | None:
     """Concat of values that are dequantised alike."""
-    op = graph.op(node)
-    assert isinstance(op, Concat)
     found = [parts(graph, v) for v in graph.inputs(node)]
     known = [p for p in found if p is not None]
     if not known or len(known) < len(found):
@@ -180,11 +178,10 @@ def same_number(graph: Graph, a: Value | None, b: Value | None) -> bool:
     return left is not None and left == right
 
 
-def cancel_quantize(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def cancel_quantize(graph: Graph, node: int, op: Quantize) -> Patch | MatchFailure | None:
     """Quantize(Dequantize(codes)) with the same scale and zero point."""
-    op, (x, scale, zero) = graph.op(node), (*graph.inputs(node), None, None)[:3]
+    x, scale, zero = (*graph.inputs(node), None, None)[:3]
     found = parts(graph, x)
-    assert isinstance(op, Quantize)
     if found is None or scale is None:
         return None
     _, codes, factor, shift = found
@@ -203,8 +200,8 @@ def cancel_quantize(graph: Graph, node: int) -> Patch | MatchFailure | None:
 _RULES: Sequence[Rule] = (
     Rule("move_behind", MOVERS, move_behind),
     Rule("move_weight", ("Reshape", "Transpose"), move_weight),
-    Rule("join_alike", ("Concat",), join_alike),
-    Rule("cancel_quantize", ("Quantize",), cancel_quantize),
+    op_rule("join_alike", (Concat,), join_alike),
+    op_rule("cancel_quantize", (Quantize,), cancel_quantize),
 )
 
 sink_dequantize = Pass("sink_dequantize", lambda options: _RULES)

@@ -46,7 +46,7 @@ from ....ir.ops import (
     Unsqueeze,
 )
 from ....ir.ops.shape_inference import known_ints
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import constant_scalar, dtype_of, known_axes, shape_of
 
@@ -131,10 +131,8 @@ class _Bags:
     reduction: str
 
 
-def sum_bags(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def sum_bags(graph: Graph, node: int, op: Loop) -> Patch | MatchFailure | None:
     """A loop over bags whose only output is their reductions."""
-    op = graph.op(node)
-    assert isinstance(op, Loop)
     if len(op.results) != 1:
         return None
     (out,) = op.results
@@ -383,6 +381,6 @@ def _slice_first_axis(
     )
 
 
-_RULES = (Rule("sum_bags", ("Loop",), sum_bags),)
+_RULES = (op_rule("sum_bags", (Loop,), sum_bags),)
 
 raise_embedding_bag = Pass("raise_embedding_bag", lambda options: _RULES)

@@ -22,7 +22,7 @@ from ....ir.ops import Constant, Loop, Unsqueeze
 from ....ir.ops.control_flow.loops import BodyOutput
 from ....ir.ops.control_flow.sequences import ConcatFromSequence
 from ....ir.types import TensorType, normalize_axis
-from ...rewrite.engine import Pass, Rule
+from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import Patch
 
 
@@ -38,10 +38,8 @@ class _List:
     how: ConcatFromSequence
 
 
-def join_list(graph: Graph, node: int) -> Patch | None:
+def join_list(graph: Graph, node: int, op: Loop) -> Patch | None:
     """One carried list of a loop."""
-    op = graph.op(node)
-    assert isinstance(op, Loop)
     for i, port in enumerate(op.ports):
         found = _match_list(graph, node, op, i) if port.mode == "carried" else None
         if found is not None:
@@ -123,6 +121,6 @@ def _position_in_inputs(inputs: list[Value | None], value: Value | None) -> int:
     return len(inputs) - 1
 
 
-_RULES = (Rule("join_list", ("Loop",), join_list),)
+_RULES = (op_rule("join_list", (Loop,), join_list),)
 
 raise_sequence_to_scan_output = Pass("raise_sequence_to_scan_output", lambda options: _RULES)
