@@ -11,10 +11,11 @@ import functools
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, fields
-from typing import Final, Literal, cast
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, cast
 
 from ..ir.errors import VerificationError
+from .heuristics import Heuristics
 
 Isa = Literal["avx512", "avx2", "neon", "plain"]
 Arch = Literal["x86_64", "aarch64"]
@@ -58,6 +59,7 @@ class Target:
     cpu_features: sorted LLVM names of the features that are on. l1, l2: data cache bytes per core;
     l3: bytes of the whole last level (0 where there is none). cores: CPUs of the machine, not of
     the process (usable_cores() is that), so that code does not change with the affinity mask.
+    heuristics: thresholds that choose schedules.
     Raises VerificationError where the parts contradict each other.
     """
 
@@ -70,6 +72,7 @@ class Target:
     l2: int
     l3: int
     cores: int
+    heuristics: Heuristics = field(default_factory=Heuristics)
 
     def __post_init__(self) -> None:
         info = ISAS.get(self.isa)
@@ -111,9 +114,15 @@ class Target:
         """Elements of that many bits in one vector register; at least 1."""
         return max(1, self.vector_bits // dtype_bits)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, of `heuristics` those that are not at their defaults; from_dict reads it."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)[:-1]}
+        overrides = self.heuristics.overrides()
+        return {**plain, "heuristics": overrides} if overrides else plain
+
     def to_json(self) -> str:
         """One line of JSON with sorted keys; from_json reads it back."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Target:
@@ -128,11 +137,12 @@ class Target:
 
     @staticmethod
     def from_dict(data: object) -> Target:
-        """The Target of asdict()'s dictionary, every field checked. VerificationError otherwise."""
+        """The Target of to_dict()'s dictionary, every field checked; else VerificationError."""
         if not isinstance(data, dict):
             raise _target_error("text", type(data).__name__, "one JSON object")
-        entries = cast("dict[object, object]", data)
-        names = [f.name for f in fields(Target)]
+        entries = dict(cast("dict[object, object]", data))
+        names = [f.name for f in fields(Target)[:-1]]
+        overrides = entries.pop("heuristics", {})
         if set(entries) != set(names):
             raise _target_error("fields", _shorten(sorted(map(str, entries))), ", ".join(names))
         features = entries["cpu_features"]
@@ -151,7 +161,11 @@ class Target:
         for key in names[3:]:
             if type(entries[key]) is not int:
                 raise _target_error(key, _shorten(entries[key]), "an integer")
-        plain = {**entries, "cpu_features": tuple(cast("list[str]", listed))}
+        plain = {
+            **entries,
+            "cpu_features": tuple(cast("list[str]", listed)),
+            "heuristics": Heuristics.from_dict(overrides),
+        }
         return Target(**cast("dict[str, object]", plain))  # type: ignore[arg-type]
 
     def key(self) -> str:

@@ -42,6 +42,7 @@ KNOBS = (
     Knob("IRC_ISA", "the best this machine has", "forces avx512, avx2 or plain"),
     Knob("IRC_CPU", "this machine", "a processor (such as haswell): masks all other features"),
     Knob("IRC_AMX", "1", "0 leaves the tiles of AMX unused where there are any"),
+    Knob("IRC_HEURISTICS", "none", "a TOML file of thresholds that choose schedules of kernels"),
     Knob("IRC_VERIFY", "0", "1 verifies the graph after every pass"),
     Knob("IRC_TRACE", "0", "1 prints every rewrite that fires or refuses"),
     Knob("IRC_DUMP_GRAPH", "nowhere", "folder for the graph after each pass"),

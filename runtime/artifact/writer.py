@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -83,7 +83,7 @@ def write_artifact(
     for each, content in listed:
         section = writer.begin(PLAN)
         writer.write(content)
-        entry: dict[str, Any] = {"options": dict(each.options), "target": asdict(each.target)}
+        entry: dict[str, Any] = {"options": dict(each.options), "target": each.target.to_dict()}
         entry |= {"version": version(), "section": section}
         if each.code is not None:
             entry["kernels"], packed = pack_images(each.code)

@@ -1,4 +1,4 @@
-"""Detects the Target of this machine: instruction sets and cache sizes.
+"""Detects the Target of this machine: instruction sets and cache sizes, and the user's thresholds.
 
 Cache sizes come from the kernel (sysfs, then sysconf).
 """
@@ -9,8 +9,10 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from ...plan.heuristics import Heuristics
 from ...plan.processors import features_of_isa, runnable_isas
 from ...plan.target import ISAS, Isa, Target
+from .heuristics_file import chosen_heuristics
 
 _SYS = Path("/sys/devices/system/cpu")
 _FALLBACK = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
@@ -20,26 +22,27 @@ _SYSCONF = {1: "SC_LEVEL1_DCACHE_SIZE", 2: "SC_LEVEL2_CACHE_SIZE", 3: "SC_LEVEL3
 def host_target(isa: str | None = None) -> Target:
     """The Target of this machine, running as `isa` (None: IRC_ISA, else the best it has).
 
-    The same object for the same answer. UsageError for an instruction set the machine lacks, and
-    for a processor in IRC_CPU that it cannot be masked to.
+    The same object for the same answer. UsageError for an instruction set the machine lacks,
+    for a processor in IRC_CPU that it cannot be masked to, and for a bad file in IRC_HEURISTICS.
     """
     from ..jit import host_features as host  # loads llvmlite: only when a Target is asked for
 
     chosen = host.choose_isa(isa)
-    return _target_of(chosen, host.isa_features(chosen))
+    return _target_of(chosen, host.isa_features(chosen), chosen_heuristics())
 
 
 def detected_target() -> Target:
-    """The Target of all that this machine has, whatever IRC_ISA and IRC_CPU choose."""
+    """The Target of all that this machine has, whatever IRC_ISA, IRC_CPU and IRC_HEURISTICS
+    choose."""
     from ..jit import host_features as host
 
     features = host.drop_refused_tiles(host.detected_features())
     best = runnable_isas(features)[0]
-    return _target_of(best, features_of_isa(best, features))
+    return _target_of(best, features_of_isa(best, features), Heuristics())
 
 
 @lru_cache
-def _target_of(isa: Isa, features: tuple[str, ...]) -> Target:
+def _target_of(isa: Isa, features: tuple[str, ...], heuristics: Heuristics) -> Target:
     info = ISAS[isa]
     sizes = cache_sizes()
     return Target(
@@ -52,6 +55,7 @@ def _target_of(isa: Isa, features: tuple[str, ...]) -> Target:
         l2=sizes[2],
         l3=sizes[3],
         cores=os.cpu_count() or 1,
+        heuristics=heuristics,
     )
 
 

@@ -20,17 +20,6 @@ from ....plan.target import Target
 from ...options import Options
 from ..build.op_lowering import Lowering
 
-# Least channels, least side of an image, and of one for F(4 x 4).
-_MIN_WINOGRAD_CHANNELS, _MIN_WINOGRAD_SIDE, _MIN_F4_SIDE = 16, 8, 28
-# Besides a unit that multiplies pairs or fours: instructions that transform a tile's sums of one
-# vector of channels back (36 stores and loads, 14 for each of six columns and four rows, 32 for the
-# scale of bytes, some that compute addresses), those that transform a tile's data of one vector of
-# cells (36 loads and stores, 12 for each of six columns and rows), and multiply-adds that take as
-# long as reading a vector of weights from beyond L2 (docs/dev/tuning/winograd-choice.md).
-_OUTPUT_TRANSFORM_COST, _INPUT_TRANSFORM_COST, _FAR_LOAD_COST = 300, 220, 8
-# How much cheaper than a direct convolution it has to be for weights of eight times the size (of
-# bytes and of bf16).
-_MIN_WINOGRAD_SPEEDUP: Final = 1.2
 # Filters beyond these are extreme: the largest absolute value of a tap, and that of an output's
 # filter over that of the four taps which a window at a corner of the image multiplies.
 MAX_WEIGHT: Final = 2.0**30
@@ -57,8 +46,9 @@ def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int
         return 0
     if not isinstance(outputs, int) or not isinstance(channels, int):
         return 0
-    least = min(d if isinstance(d, int) else _MIN_WINOGRAD_SIDE for d in made.shape[2:])
-    if least < _MIN_WINOGRAD_SIDE or min(outputs, channels) < _MIN_WINOGRAD_CHANNELS:
+    h = target.heuristics
+    least = min(d if isinstance(d, int) else h.winograd_min_side for d in made.shape[2:])
+    if least < h.winograd_min_side or min(outputs, channels) < h.winograd_min_channels:
         return 0
     tile = _float_tile_of_sizes(made.shape, (outputs, channels), options, target)
     return tile if tile and not _is_extreme(graph, graph.input(node, 1)) else 0
@@ -70,8 +60,11 @@ def _float_tile_of_sizes(
     """The same, of output sizes and (outputs, channels) that the transform is for."""
     outputs, channels = filters
     if options.precision != "bf16" or cell_depth(target, DType.bf16) == 1:
-        least = min(d if isinstance(d, int) else _MIN_WINOGRAD_SIDE for d in shape[2:])
-        return 4 if least >= _MIN_F4_SIDE else 2
+        # Of a dynamic size F(2 x 2), whatever the thresholds.
+        if not all(isinstance(d, int) for d in shape[2:]):
+            return 2
+        least = min(d for d in shape[2:] if isinstance(d, int))
+        return 4 if least >= target.heuristics.winograd_min_f4_side else 2
     # Never by the batch: an image has the same bits alone and among others.
     height, width = (d if isinstance(d, int) else 0 for d in shape[2:])
     tiles = -(-height // 4) * -(-width // 4)
@@ -127,14 +120,20 @@ def _slides(options: Options, windows: Windows) -> bool:
 def _pays(target: Target, direct: int, tiles: int, depth: int, outputs: int) -> bool:
     """Whether F(4 x 4) takes fewer instructions than a direct convolution, which multiplies
     `direct` cells for every output channel. The transform multiplies `depth` cells, of one f32 or
-    two values of 16 bits, at the 36 points of a tile.
+    two values of 16 bits, at the 36 points of a tile; its weights take eight times the size.
+
+    Transforming sums back takes 36 stores and loads, 14 instructions for each of six columns and
+    four rows, 32 for the scale of bytes, and some that compute addresses; transforming data takes
+    36 loads and stores, and 12 instructions for each of six columns and rows
+    (docs/dev/tuning/winograd-choice.md).
     """
+    h = target.heuristics
     lanes = target.lanes(32)
     vectors = -(-outputs // lanes)
     weights = 36 * depth * vectors
     ours = (
         tiles
-        * (weights + vectors * _OUTPUT_TRANSFORM_COST + -(-depth // lanes) * _INPUT_TRANSFORM_COST)
-        + weights * _FAR_LOAD_COST
+        * (weights + vectors * h.winograd_output_cost + -(-depth // lanes) * h.winograd_input_cost)
+        + weights * h.winograd_far_load_cost
     )
-    return direct * vectors >= _MIN_WINOGRAD_SPEEDUP * ours
+    return direct * vectors >= h.winograd_min_speedup * ours

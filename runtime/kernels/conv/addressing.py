@@ -50,7 +50,7 @@ class ConvContext(TileFrame):
         # Where a mode flushes denormals in sums, the epilogue runs outside of it.
         rounds = spec.compute_dtype is not None and not spec.packed.depthwise
         self.flushes = rounds and self.unit is None
-        self.short = is_short(spec.epilogue) and not self.flushes
+        self.short = is_short(spec.epilogue, target) and not self.flushes
 
     def factor(self, f: Function, value: Value, dtype: DType) -> Value:
         """A value of an operand's type as a factor of the accumulator's type."""

@@ -30,15 +30,11 @@ from .tile_partition import ConvTiling
 
 # Fewer cells than these in a step waste more of the unit than unfolding takes.
 _MIN_STEP_CELLS = 8
-# Lines of the next panel that a step fetches at most; and where it is not known how many steps
-# share a panel.
-_MAX_PREFETCHED_LINES = 16
+# Lines of the next panel that a step fetches where it is not known how many steps share a panel.
 _DEFAULT_PREFETCHED_LINES = 4
 # Places of a tile: two registers.
 MAX_TILE_PLACES = 2 * AMX_ROWS
 _LINE_BYTES = 64
-# Places, gaps included, of rows that are computed as one: their sums take 16 KiB.
-_MAX_FLAT_PLACES = 8 * AMX_ROWS
 
 
 def instruction(spec: ConvSpec, target: Target) -> str:
@@ -96,14 +92,11 @@ class Flat:
         return -(-self.registers // 2)
 
 
-def flatten_rows(spec: ConvSpec) -> Flat | None:
+def flatten_rows(spec: ConvSpec, target: Target) -> Flat | None:
     """Whether registers are better filled by pixels of several rows, gaps included."""
+    most = target.heuristics.conv_amx_max_flat_columns
     w, (height, width) = spec.window, spec.out_sizes[1:]
-    if (
-        not isinstance(height, int)
-        or not isinstance(width, int)
-        or not 0 < width <= _MAX_FLAT_PLACES
-    ):
+    if not isinstance(height, int) or not isinstance(width, int) or not 0 < width <= most:
         return None
     if w.dilations[1] > 1 or w.strides[1] > w.kernel[1] or height < 1:
         return None
@@ -112,7 +105,7 @@ def flatten_rows(spec: ConvSpec) -> Flat | None:
     step = stride // math.gcd(stride, w.strides[1])
     wide = -(-wide // step) * step
     apart = w.strides[1] * wide // stride
-    rows = min(height, (_MAX_FLAT_PLACES - width) // apart + 1)
+    rows = min(height, (most - width) // apart + 1)
     rows = -(-height // -(-height // rows))
     registers = -(-((rows - 1) * apart + width) // AMX_ROWS)
     alone = [1] * rows if width <= AMX_ROWS else [2] * -(-width // MAX_TILE_PLACES) * rows
@@ -137,7 +130,9 @@ class TileMicro(Micro):
     def share_fetching(self, passes: int) -> None:
         """Let a panel's steps fetch the next one, where it is read in `passes`."""
         lines = -(-4 * self.cells * self.cut.nr // _LINE_BYTES)
-        self.fetches = min(_MAX_PREFETCHED_LINES, max(1, -(-lines // passes)))
+        self.fetches = min(
+            self.g.target.heuristics.conv_amx_max_prefetched_lines, max(1, -(-lines // passes))
+        )
 
     def lefts(self, tile: ConvTile) -> tuple[int, ...]:
         """Rows of each register of left factors."""

@@ -31,10 +31,6 @@ from .addressing import (
 from .register_tile import ConvTile
 from .tile_partition import known_axis, taps_outside, three_axes
 
-_MAX_TILE_PLACES = 14
-# Rows of more taps than this are a loop: written out, they would be long code of spilled sums.
-_MAX_UNROLLED_TAPS = 8
-
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a depthwise convolution whose data has a channel stride of 1."""
@@ -48,7 +44,9 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
 
 def tile_width(target: Target, taps: int) -> int:
     """Places of a tile: their sums, one row's weights and two vectors of data fit the registers."""
-    return max(1, min(_MAX_TILE_PLACES, target.registers - min(taps, _MAX_UNROLLED_TAPS) - 2))
+    h = target.heuristics
+    spare = target.registers - min(taps, h.conv_depthwise_max_unrolled_taps) - 2
+    return max(1, min(h.conv_depthwise_max_tile_columns, spare))
 
 
 class _DepthwiseLoops:
@@ -219,7 +217,8 @@ def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - e
             turns(data, weights, p["w0"], p["w1"])
             return
         every = range(w.kernel[2])
-        if len(every) <= _MAX_UNROLLED_TAPS:
+        # Written out, the taps of long rows would be long code of spilled sums.
+        if len(every) <= g.target.heuristics.conv_depthwise_max_unrolled_taps:
             accumulate_taps(data, weights, every)
             return
         full = [all(taps_outside(tile.column_taps, kw, tile.columns)) for kw in every]

@@ -34,8 +34,6 @@ from .tile_partition import ConvTiling, choose, three_axes
 _LINE_BYTES = 64
 # Vectors moved for a pixel, above which the code would be long.
 _MAX_VECTOR_MOVES = 64
-# Panels of weights that one unfolding serves.
-_PANELS_PER_COPY = 4
 
 
 def serves(spec: ConvSpec, target: Target) -> bool:
@@ -51,7 +49,7 @@ def serves(spec: ConvSpec, target: Target) -> bool:
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a convolution that unfolds its pixels."""
     module, wide = Module(target), three_axes(spec)
-    cut = group_panels(amx.cut_for_tiles(choose(wide, target)))
+    cut = group_panels(amx.cut_for_tiles(choose(wide, target)), target)
     g = ConvContext(wide, target, module, cut.lanes)
     rows = choose_rows(g, cut, 1)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
@@ -154,9 +152,9 @@ class UnfoldedMicro(TileMicro):
             step(f.offset(first, f.mul(k, 4 * u.cells)), f.offset(p["weights"], there))
 
 
-def group_panels(cut: ConvTiling) -> ConvTiling:
+def group_panels(cut: ConvTiling, target: Target) -> ConvTiling:
     """Tasks of a few panels, all of a unit's one after the other."""
-    tasks = -(-cut.panels // _PANELS_PER_COPY)
+    tasks = -(-cut.panels // target.heuristics.conv_amx_panels_per_copy)
     return replace(cut, panels=tasks, group=tasks)
 
 
@@ -186,8 +184,9 @@ class Unfolded(Copied):
         # Parameters of other kernels' tiles: taps, and tails.
         taps = [x for k in w.kernel for x in (integer(0), integer(k))]
         taps += [self.unfolded] * rows.tails
-        first = f.mul(panel, _PANELS_PER_COPY)
-        last = f.smin(f.add(first, _PANELS_PER_COPY), -(-self.spec.outputs // self.cut.nr))
+        panels = self.g.target.heuristics.conv_amx_panels_per_copy
+        first = f.mul(panel, panels)
+        last = f.smin(f.add(first, panels), -(-self.spec.outputs // self.cut.nr))
         high = f.smin(f.sub(self.out[1], row), rows.down)
         with f.range(0, high, outer=True) as r:
             for size, count, begin, _ in self.pieces(column, self.spec.outputs):

@@ -26,9 +26,6 @@ from .register_tile import ConvTile, Factors, Micro
 from .row_packing import RowCopies, choose_rows, copy_function
 from .tile_partition import ConvTiling, Run, Taps, choose, cut_axis, known_axis, three_axes
 
-# Places of a row up to which tiles at its ends are compiled for their own taps.
-_MAX_SPECIALIZED_PLACES = 64
-
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a direct convolution that copies its data."""
@@ -37,7 +34,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     cut, tiles = choose(wide, target), amx.serves(wide, target)
     cut = amx.cut_for_tiles(cut) if tiles else cut
     g = ConvContext(wide, target, module, cut.lanes)
-    flat = amx.flatten_rows(wide) if tiles else None
+    flat = amx.flatten_rows(wide, target) if tiles else None
     tall = flat.rows if flat else _tile_rows(wide, cut)
     rows = choose_rows(g, cut, tall, flat.width if flat else 0)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
@@ -126,7 +123,7 @@ class Copied(DirectLoops):
         neutral = not mixed or not (g.zeros or g.shift)
         fits = (
             spec.channels % rows.kr == 0
-            and across <= _MAX_SPECIALIZED_PLACES
+            and across <= g.target.heuristics.conv_max_specialized_columns
             and neutral
             and not self.tiled
         )

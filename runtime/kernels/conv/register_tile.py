@@ -26,8 +26,6 @@ from ..gemm.bf16_rounding import flush_to_zero
 from .addressing import ConvContext, ConvEpilogue, TilePosition
 from .tile_partition import ConvTiling, Taps, taps_outside
 
-# Steps per turn of the innermost loop; up to twice as many are written out without a loop.
-_UNROLL = 4
 # A loop over fewer taps than a row's by this has its steps written out once.
 _MIN_LOOPED_TAPS = 8
 # Sets of pixels that the taps of a row meet, above which taps share them.
@@ -194,6 +192,8 @@ class _Sum:
         self.f, self.g, self.tile, self.sums = f, micro.g, tile, sums
         spec, frame = self.g.spec, f.params["frame"]
         self.nr = micro.cut.nr
+        # Up to twice as many steps are written out without a loop.
+        self.unroll = self.g.target.heuristics.conv_unroll
         w, given = spec.window, micro.factors
         self.kr = spec.packed.kr
         self.weight = ELEMENT[spec.weights.dtype.value]
@@ -284,7 +284,7 @@ class _Sum:
             with f.range(lo, hi, unroll=1) as kw:
                 at = f.at(data, f.mul(kw, self.taps[2]), self.element)
                 to = self.weights_at(weights, kw, self.tap)
-                self.depth(at, to, channels, keep, 2 * _UNROLL)
+                self.depth(at, to, channels, keep, 2 * self.unroll)
             return
         # Neighbouring taps that meet the data in the same pixels are a loop. Of few taps of a long
         # row no step is written out several times: such loops are short, but their code is not.
@@ -296,7 +296,7 @@ class _Sum:
             ]
         loops = [list(taps) for _, taps in groupby(range(width), met.__getitem__)]
         for taps in loops:
-            apart = 2 * _UNROLL if len(taps) * _MIN_LOOPED_TAPS >= width else 1
+            apart = 2 * self.unroll if len(taps) * _MIN_LOOPED_TAPS >= width else 1
             keep = [(r, q) for r, q in self.sums if rows[r] and met[taps[0]][q]]
             if not keep:
                 continue
@@ -338,7 +338,7 @@ class _Sum:
         steps, apart = count // self.kr, max(1, apart)
         # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
         # would move loads, for which there are no registers.
-        unroll = min(_UNROLL, apart, -(-24 // (len(keep) * vectors)))
+        unroll = min(self.unroll, apart, -(-24 // (len(keep) * vectors)))
         if unroll == 3 and steps % 3 and steps % 2 == 0:
             unroll = 2  # without a rest
         unrolled_loop(f, integer(steps), unroll, step, loop=steps > min(2 * unroll, apart))

@@ -27,7 +27,6 @@ from .tile_partition import ConvTiling
 RowLayout = Literal["run", "pixels", "planes", "values"]
 _MAX_PLANAR_CHANNELS = 8
 
-_MAX_BLOCK_ROWS = 8
 # Cells of a register, where rows below each other are put into them.
 _CELLS_PER_REGISTER = 16
 
@@ -82,7 +81,8 @@ def choose_rows(g: ConvContext, cut: ConvTiling, tall: int, packed: int = 0) -> 
     spec, target = g.spec, g.target
     w, kr = spec.window, spec.packed.kr
     value_type, cell = {1: (g.acc, g.acc), 2: (I16, I32), 4: (I8, I32)}[kr]
-    room = max(target.l2, 256 << 10) // 4
+    h = target.heuristics
+    room = max(target.l2, 256 << 10) // h.conv_copy_l2_divisor
     # Rows further apart than a window is high are copied for one row of pixels at a time.
     apart = w.dilations[1] > 1 or w.strides[1] > w.kernel[1]
     height, width = spec.out_sizes[1:]
@@ -112,10 +112,10 @@ def choose_rows(g: ConvContext, cut: ConvTiling, tall: int, packed: int = 0) -> 
         across = max(cut.most, across // 2 // cut.most * cut.most)
     down = tall
     if not apart:
-        most = _MAX_BLOCK_ROWS // 2
+        most = h.conv_max_copied_rows // 2
         if isinstance(height, int):
             # Blocks as even as possible, so that workers' shares are.
-            most = -(-height // max(1, -(-height // _MAX_BLOCK_ROWS)))
+            most = -(-height // max(1, -(-height // h.conv_max_copied_rows)))
         down = max(tall, -(-most // tall) * tall)
         while down > tall and make_rows(down, across).bytes > room:
             down -= tall

@@ -140,7 +140,14 @@ def _group(spec: ConvSpec, target: Target) -> int:
     """
     _, k, n = spec.matrices
     panel = k * spec.packed.nr * spec.weights.dtype.bits // 8
-    return max(1, min(-(-n // spec.packed.nr), (target.l2 or 256 << 10) * 5 // 8 // max(1, panel)))
+    l2 = target.l2 or 256 << 10
+    return max(
+        1,
+        min(
+            -(-n // spec.packed.nr),
+            l2 * target.heuristics.conv_weights_l2_eighths // 8 // max(1, panel),
+        ),
+    )
 
 
 def taps_outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:

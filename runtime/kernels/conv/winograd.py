@@ -28,8 +28,6 @@ from .winograd_matrices import RESULT, both_ways, remove_scale
 from .winograd_tiles import WinogradPlan, choose
 from .winograd_transforms import data_function
 
-_UNROLL = 4
-
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a convolution whose weights are transformed."""
@@ -232,7 +230,7 @@ class _WinogradLoops:
             g.add_products(f, sums, load_a, right)
 
         # As in register_tile.py: tall tiles have no registers for a second step's loads.
-        unroll = min(_UNROLL, 24 // (plan.rows * vectors) + 1)
+        unroll = min(g.target.heuristics.conv_unroll, 24 // (plan.rows * vectors) + 1)
         unrolled_loop(f, integer(depth), unroll, step)
         for i, row in enumerate(sums):
             for v, s in enumerate(row):

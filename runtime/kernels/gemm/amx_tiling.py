@@ -14,14 +14,6 @@ from .tiling_params import Tiling
 _LINE_BYTES: Final = 64
 # Bytes of a cell.
 CELL_BYTES: Final = 4
-# Tiles of rows in a block, which the panels pass, and their rows
-# (docs/dev/tuning/amx-block-rows.md).
-_MAX_BLOCK_TILES: Final = 8
-_MAX_BLOCK_ROWS: Final = 288
-# Where K is at most so many steps, what the epilogue reads and writes is most of the traffic: a
-# block's rows of that take at most so many bytes, but two tiles.
-_MAX_SHORT_K_STEPS: Final = 4
-_MAX_EPILOGUE_BYTES: Final = 64 << 10
 
 
 def choose_amx_tiling(
@@ -45,11 +37,11 @@ def choose_amx_tiling(
     exact = t.guarded or len(heights) == 1 or bool(full)
     reads_in_place = whole and (t.pack_a == "no" or t.in_place) and exact
     narrow = reads_in_place and not t.guarded and is_narrow(spec, t.nr)
-    tall = _tiles_in_block(spec, kc, mr)
+    tall = _tiles_in_block(spec, target, kc, mr)
     mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, tall)
     streams = mc == 1 and not t.guarded
     lines = 4 * AMX_ROWS * t.nr // _LINE_BYTES
-    among = 1 if streams else _MAX_BLOCK_TILES if t.guarded else mc
+    among = 1 if streams else target.heuristics.amx_max_block_tiles if t.guarded else mc
     return dataclasses.replace(
         t,
         tile=intrinsic,
@@ -87,18 +79,23 @@ def _full_heights(t: Tiling, spec: GemmSpec, target: Target) -> tuple[int, ...]:
     return (3 * AMX_ROWS, 2 * AMX_ROWS) if registers % 3 else (3 * AMX_ROWS,)
 
 
-def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
-    """Tiles of rows in a block, at most."""
-    most = min(_MAX_BLOCK_TILES, _MAX_BLOCK_ROWS // mr)
+def _tiles_in_block(spec: GemmSpec, target: Target, kc: int, mr: int) -> int:
+    """Tiles of rows in a block, at most.
+
+    Where K is few steps, what the epilogue reads and writes is most of the traffic, and that of a
+    block, but for two tiles, is limited.
+    """
+    h = target.heuristics
+    most = min(h.amx_max_block_tiles, h.amx_max_block_rows // mr)
     if (
         not isinstance(spec.k, int)
         or not isinstance(spec.n, int)
-        or kc > _MAX_SHORT_K_STEPS * AMX_ROWS
+        or kc > h.amx_max_short_k_steps * AMX_ROWS
     ):
         return most
     streamed = [o for o in (*spec.epilogue_operands, spec.out) if o.strides[-2] != 0]
     row = sum(spec.n * o.dtype.bits // 8 for o in streamed)
-    return max(2, min(most, _MAX_EPILOGUE_BYTES // max(1, mr * row)))
+    return max(2, min(most, h.amx_max_epilogue_bytes // max(1, mr * row)))
 
 
 def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
@@ -112,7 +109,12 @@ def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, boo
         return cells, False
     share = target.l2 // (2 if cells is not None else 4)
     most = (
-        max(4, share // (CELL_BYTES * _MAX_BLOCK_TILES * min(mr, 2 * AMX_ROWS)) // AMX_ROWS)
+        max(
+            4,
+            share
+            // (CELL_BYTES * target.heuristics.amx_max_block_tiles * min(mr, 2 * AMX_ROWS))
+            // AMX_ROWS,
+        )
         * AMX_ROWS
     )
     if cells is None:

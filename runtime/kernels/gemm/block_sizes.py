@@ -22,13 +22,14 @@ def block_sizes(
     Where K is not split there are none, and NC matters only as the scratch of a packed B.
     """
     (mr, nr, kc), size = tile, spec.acc.bits // 8
-    third = (target.l2 or 256 << 10) // 3
+    h = target.heuristics
+    third = (target.l2 or 256 << 10) // h.gemm_a_block_l2_divisor
     mc, nc = min(most, max(1, third // (mr * kc * size))), _UNLIMITED_ROWS
     if isinstance(spec.m, int):
         tiles = max(1, -(-spec.m // mr))
         mc = -(-tiles // -(-tiles // mc))
     if blocked:
-        mc = min(mc, 16)
+        mc = min(mc, h.gemm_max_summed_tiles)
         nc = max(1, third // (mc * mr * nr * size))
     if pack_b:
         nc = min(nc, max(1, 3 * third // (kc * nr * size)))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ....ir.scalar.program import Program
+from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, I64, Value, bits_of, integer, vec
 from ..emit.casts import from_memory, to_memory
@@ -28,13 +29,13 @@ _EXPENSIVE_OPS = frozenset(
     "exp expm1 log log1p tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh "
     "softplus gelu pow mod floormod atan2 div sqrt rsqrt recip".split()
 )
-_MAX_INLINED_INSTRUCTIONS = 8
 
 
-def is_short(program: Program) -> bool:
+def is_short(program: Program, target: Target) -> bool:
     """Whether a program is worth repeating for every register of a tile."""
     real = [i for i in program.instrs if i.op not in ("input", "const", "flush")]
-    return len(real) <= _MAX_INLINED_INSTRUCTIONS and not any(i.op in _EXPENSIVE_OPS for i in real)
+    most = target.heuristics.gemm_epilogue_max_instructions
+    return len(real) <= most and not any(i.op in _EXPENSIVE_OPS for i in real)
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = Fa
             epilogue.finish(value, shared, replace(position, m=m), epilogue.row(m))
 
     # Of N = 1, one lane is a row.
-    if g.tiling.tile and lanes == g.tiling.lanes and is_short(g.spec.epilogue):
+    if g.tiling.tile and lanes == g.tiling.lanes and is_short(g.spec.epilogue, g.target):
         with f.if_(f.icmp("eq", p["cols"], row)):
             full = FullRows(g, f, p["frame"], (p["buffer"], p["m"], p["n"]), terms)
             unrolled_loop(f, p["rows"], 2, full.finish)

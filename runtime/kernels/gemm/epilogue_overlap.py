@@ -75,7 +75,7 @@ class DeferredRows:
         first = f.mul(f.udiv(k, AMX_ROWS), each)
         with f.if_(f.icmp("slt", first, self.rows)):
             count = f.smin(f.sub(self.rows, first), each)
-            if g.tiling.guarded or not is_short(g.spec.epilogue):
+            if g.tiling.guarded or not is_short(g.spec.epilogue, g.target):
                 self.call(first, count)
                 return
             with f.if_(f.icmp("eq", self.cols, g.tiling.width)) as branch:

@@ -32,12 +32,6 @@ from .block_sizes import block_sizes, is_narrow
 from .epilogue import is_short
 from .tiling_params import PackA, Tiling
 
-# Two multiply-adds of four cycles latency can start per cycle on all cores of interest. A tile
-# with fewer than half as many chains would wait even for the weights that it streams.
-_MIN_CHAINS: Final = 4
-_MAX_TILE_ROWS: Final = 16
-# Rows that pass by two panels just expanded into L1.
-_MAX_DEQUANT_ROWS: Final = 64
 _LINE_BYTES: Final = 64
 # Types of A that units take as they lie, and how many neighbours they multiply at once.
 _NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
@@ -48,7 +42,7 @@ def tile_rows(target: Target, vectors: int) -> int:
     the register file. Without a fused multiply-add a product needs a register, and so does the copy
     of the operand that SSE's two-address multiplication overwrites."""
     spare = target.registers - vectors - (1 if target.fma else 3)
-    return max(1, min(_MAX_TILE_ROWS, spare // vectors))
+    return max(1, min(target.heuristics.gemm_max_tile_rows, spare // vectors))
 
 
 def choose_tiling(
@@ -98,7 +92,7 @@ def choose_tiling(
         a_row = -(-kc // (_LINE_BYTES // size)) * (_LINE_BYTES // size) + _LINE_BYTES // size
     streams = mc == 1 and not guarded
     # Where sums of rounded factors flush denormals by a mode, the epilogue runs outside of it.
-    apart = not is_short(spec.epilogue) or (spec.compute_dtype is not None and kr == 1)
+    apart = not is_short(spec.epilogue, target) or (spec.compute_dtype is not None and kr == 1)
     # Zero points that differ take as many instructions per register as a long program.
     apart = apart or any(z.strides[-1] != 0 for z in spec.zero_points)
     # Vectors across two blocks of columns are stored piece by piece.
@@ -133,8 +127,10 @@ def choose_tiling(
         # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
         fetch=0 if pack_b or expands or spec.packed is None else lines if streams or guarded else 1,
         streams=streams,
-        # Small tiles have few instructions between a loop's own: 24 multiply-adds hide them.
-        unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
+        # Small tiles have few instructions between a loop's own.
+        unroll=max(
+            1, min(8, target.heuristics.gemm_unrolled_multiply_adds // (mr * vectors * panels) + 1)
+        ),
     )
     instruction = tile_instruction(target, spec.cell_dtype(), kr)
     if not instruction or not tiles:
@@ -166,7 +162,7 @@ def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) ->
     """Panels side by side, until a tile has enough independent chains."""
     if not isinstance(spec.n, int) or not isinstance(spec.m, int):
         return 1
-    wanted = min(-(-_MIN_CHAINS // (rows * vectors)), max(1, spec.n // nr))
+    wanted = min(-(-target.heuristics.gemm_min_chains // (rows * vectors)), max(1, spec.n // nr))
     while wanted > 1 and rows > tile_rows(target, vectors * wanted):
         wanted -= 1
     return wanted
@@ -191,7 +187,8 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     if spec.compressed is not None and spec.compute_dtype is None:
         # From L1, where they are expanded for all tiles. Where that begins and ends to pay was
         # measured: two tall tiles should expand bytes themselves.
-        return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MAX_DEQUANT_ROWS
+        most = target.heuristics.gemm_max_two_panel_dequant_rows
+        return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= most
     # A panel that is converted would be converted by twice as many tiles.
     return _needs_no_conversion(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
 
@@ -207,8 +204,9 @@ def _depth(
     twelfth. A single row of tiles reads each panel once: splitting K would win it nothing. Measured
     for cells of bf16, too: panels that fit half or a quarter of L1 win nothing.
     """
-    deep = max(256, target.l2 // 8 // row_bytes)
-    block = max(128, target.l2 // 12 // row_bytes // 16 * 16)
+    h = target.heuristics
+    deep = max(256, target.l2 // h.gemm_panel_l2_divisor // row_bytes)
+    block = max(128, target.l2 // h.gemm_k_block_l2_divisor // row_bytes // 16 * 16)
     if depth is None:
         return block, True
     if depth <= deep or (isinstance(spec.m, int) and spec.m <= rows):

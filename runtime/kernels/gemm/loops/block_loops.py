@@ -15,9 +15,6 @@ from ..zero_point_terms import Terms
 from .loop_state import LoopState
 from .work_partition import Bounds
 
-# Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
-_PREFETCH_DISTANCE_BYTES = 2048
-
 
 @dataclass(frozen=True)
 class TileLoops:
@@ -193,7 +190,7 @@ class TileLoops:
         if not t.fetch:
             return b, integer(0)
         row = integer(t.nr * t.kr * g.spec.b.dtype.bits // 8)
-        own = f.offset(b, _PREFETCH_DISTANCE_BYTES)
+        own = f.offset(b, g.target.heuristics.gemm_prefetch_distance_bytes)
         if t.streams:
             return own, row
         tiles = f.sub(self.ts[1], self.ts[0])

@@ -95,8 +95,8 @@ class GemmLoops(LoopState):
         terms = Terms(self) if g.corrections else None
         tail = amx.Tail(self) if t.tile else None
         counts = (self.product(self.space.axes), count, panels)
-        # A tile of AMX takes an eighth of the time.
-        work = split_work(f, counts, self.entry, -(-t.mr // 8) if tail else t.mr, t.nr * g.bytes)
+        rows = -(-t.mr // g.target.heuristics.amx_speedup) if tail else t.mr
+        work = split_work(f, counts, self.entry, rows, t.nr * g.bytes)
         if tail:
             amx.registers(t, t.mr).configure(f)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None

@@ -16,8 +16,6 @@ from .dequant import Dequantizer, Scaling
 from .pack_cells import Side, cells_of_rows
 from .panels import pack_b_function
 
-# Bytes between the cells that a tile reads and those that it fetches ahead; and a cache line.
-_PREFETCH_DISTANCE_BYTES: Final = 2048
 _LINE_BYTES: Final = 64
 
 
@@ -31,6 +29,7 @@ def expand_function(g: GemmContext) -> Function:
     `cells`, as factors of the accumulator's type. k0 is the first row of a cell.
     """
     e, t = Dequantizer(g.spec, g.lanes), g.tiling
+    ahead = g.target.heuristics.gemm_prefetch_distance_bytes
     f = g.module.function(
         g.module.unique("expand"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "cells"), (I64, "panel")]
@@ -50,7 +49,7 @@ def expand_function(g: GemmContext) -> Function:
             def write(k: Value, count: int, c: Value = c, s: Scaling = scaling) -> None:
                 at = f.offset(p["cells"], f.add(f.mul(f.udiv(k, e.kr), e.row), f.mul(c, 4)))
                 halves = e.halves(f, f.load(vec(I32, g.lanes), at))
-                f.prefetch(f.offset(at, _PREFETCH_DISTANCE_BYTES))
+                f.prefetch(f.offset(at, ahead))
                 values = [e.value(f, halves, s, j) for j in range(count)]
                 row = f.udiv(f.sub(k, p["k0"]), t.kr)
                 _store(g, f, values, f.at(p["to"], f.add(f.mul(row, t.nr), c), g.acc))
@@ -81,6 +80,7 @@ def accumulate_cells(
 ) -> None:
     """Add the products of all of K to the sums of a tile: rows of vectors at `columns`."""
     e, p = Dequantizer(g.spec, g.lanes), f.params
+    ahead = g.target.heuristics.gemm_prefetch_distance_bytes
     a = g.a_access(in_place=shape.in_place)
     a_type = ELEMENT[a.dtype.value]
     across, step = (g.size(f, p["frame"], x) for x in (a.across, a.step))
@@ -105,7 +105,7 @@ def accumulate_cells(
             ]
             for which in range(shape.panels):
                 for line in range(0, e.row, _LINE_BYTES):
-                    f.prefetch(f.offset(row, which * e.panel + line + _PREFETCH_DISTANCE_BYTES))
+                    f.prefetch(f.offset(row, which * e.panel + line + ahead))
             for j in range(values):
                 right = [e.value(f, h, s, j) for h, s in zip(halves, scaling, strict=True)]
                 column = f.at(p["a"], f.mul(f.add(k, j), step), a_type)

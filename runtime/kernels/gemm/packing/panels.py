@@ -9,7 +9,6 @@ Where a unit multiplies cells, what stands for an element is a cell: `kr` neighb
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from .....plan.specs.gemm import GemmSpec
 from ....llvmir.builder import Function
@@ -28,9 +27,6 @@ from .pack_cells import (
     right_side,
 )
 from .strided_axes import Axis, matrix_axes
-
-# How many rows ahead lines of A are fetched while rows of tiles are packed.
-_PREFETCH_ROWS: Final = 2
 
 
 def pack_a_function(g: GemmContext) -> Function:
@@ -78,7 +74,9 @@ def pack_a_function(g: GemmContext) -> Function:
             cells = _cells_of_row(g, f, source, along, f.add(k0, k), left)
             f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
             if fetches:
-                ahead = f.add(f.mul(f.add(i, _PREFETCH_ROWS), across.step), k)
+                ahead = f.add(
+                    f.mul(f.add(i, g.target.heuristics.amx_prefetch_rows), across.step), k
+                )
                 pointer = f.at(p["source"], ahead, element)
                 for line in range(0, width * bits_of(element) // 8, 64):
                     f.prefetch(f.offset(pointer, line))
