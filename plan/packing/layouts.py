@@ -17,6 +17,8 @@ from ..ranges import BLOCK, MAX_PANEL, Range
 # Sums of bytes that F(4 x 4) computes are smaller than this
 # (runtime/kernels/conv/winograd_matrices.py).
 WHOLE_SUM: Final = 1 << 25
+# Bytes of the sum of a column.
+SUM_BYTES: Final = 4
 # Channels of which 16 places fill one register of bytes at most.
 _MAX_TAIL_CHANNELS = 4
 
@@ -123,16 +125,74 @@ class PackedGates:
 
     def size(self, hidden: int) -> int:
         """Elements of a direction's matrix."""
-        return packed_size(hidden, self.columns(hidden), self.nr, self.kr)
+        return PackedLayout.of(self, hidden, self.columns(hidden)).size
 
 
 Layout: TypeAlias = PackedB | PackedConv | PackedGates
 
 
-def packed_size(k: int, n: int, nr: int, kr: int = 1, sums: bool = False) -> int:
-    """Elements of one packed K x N matrix. Batch strides of a packed operand count in these.
-    Sums of columns (of bytes) are four elements each."""
-    return -(-n // nr) * nr * (-(-k // kr) * kr + (4 if sums else 0))
+@dataclass(frozen=True)
+class PackedLayout:
+    """Where the numbers of one packed K x N matrix are: the formula that packer, verifier and
+    kernels share. All counts are elements of the stored type.
+
+    Panels of `nr` columns follow one another. A panel holds `depth` rows, K padded with zeros to
+    whole cells of `kr`, then, with `column_sums`, nr sums, each of SUM_BYTES elements of a byte.
+    """
+
+    k: int
+    n: int
+    nr: int
+    kr: int = 1
+    column_sums: bool = False
+
+    @staticmethod
+    def of(layout: Layout, k: int, n: int) -> PackedLayout:
+        """The layout of a K x N matrix of an operand that is packed as `layout`."""
+        return PackedLayout(k, n, layout.nr, layout.kr, layout.column_sums)
+
+    @property
+    def panels(self) -> int:
+        return -(-self.n // self.nr)
+
+    @property
+    def cells(self) -> int:
+        """Rows of cells in a panel."""
+        return -(-self.k // self.kr)
+
+    @property
+    def depth(self) -> int:
+        """Rows of a panel, those that pad the last cells included."""
+        return self.cells * self.kr
+
+    @property
+    def sums_at(self) -> int:
+        """Elements from the begin of a panel to its column sums."""
+        return self.depth * self.nr
+
+    @property
+    def sums_size(self) -> int:
+        """Elements that a panel's column sums take."""
+        return SUM_BYTES * self.nr if self.column_sums else 0
+
+    @property
+    def panel_size(self) -> int:
+        return self.sums_at + self.sums_size
+
+    @property
+    def size(self) -> int:
+        """Elements of the matrix: what batch strides of a packed operand count in."""
+        return self.panels * self.panel_size
+
+    def nbytes(self, bits: int) -> int:
+        """Bytes of the matrix, of elements of so many bits."""
+        return self.size * bits // 8
+
+    def address(self, k: int, n: int) -> int:
+        """Elements from the begin of the matrix to element (k, n)."""
+        panel, column = divmod(n, self.nr)
+        cell, within = divmod(k, self.kr)
+        return panel * self.panel_size + (cell * self.nr + column) * self.kr + within
 
 
 def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tuple[int, int, int]:

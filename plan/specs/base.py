@@ -21,7 +21,7 @@ from typing import ClassVar, TypeAlias, cast
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
 from ...ir.scalar.program import Program
-from ..packing.layouts import Layout, packed_size
+from ..packing.layouts import Layout, PackedLayout
 from ..ranges import NUMBER, STRIDE, Range
 from ..target import Target
 
@@ -71,8 +71,7 @@ class PackedOperand:
         """Elements of one matrix in its panels."""
         if not isinstance(self.k, int) or not isinstance(self.n, int):
             raise VerificationError("a packed operand's sizes are not fixed")
-        layout = self.layout
-        return packed_size(self.k, self.n, layout.nr, layout.kr, layout.column_sums)
+        return PackedLayout.of(self.layout, self.k, self.n).size
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ...ir.dtype import DType
 from ...ir.errors import VerificationError
 from ...ir.scalar.program import Program
 from ...ir.scalar.verify import verify_program
-from ..packing.layouts import PackedConv, packed_size
+from ..packing.layouts import PackedConv, PackedLayout
 from ..packing.panel_params import BYTES, cell_depth, conv_cells, panel_width
 from ..ranges import CHANNELS, COUNT, MAX_CHANNELS, MAX_ELEMENTS, MAX_TAPS, OFFSET, STEP, Range
 from ..target import Target
@@ -162,10 +162,9 @@ class ConvSpec(Spec):
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
         count, k, n = self.matrices
-        packed = self.packed
         data = (self.batch, self.groups * self.channels, *self.in_sizes)
         out = (self.batch, self.groups * self.outputs, *self.out_sizes)
-        weights = (count * packed_size(k, n, packed.nr, packed.kr, packed.column_sums),)
+        weights = (count * PackedLayout.of(self.packed, k, n).size,)
         zeros = [(1,) for _ in self.zero_points]
         return [data, weights, *zeros, *[out] * (len(self.epilogue_operands) + 1)]
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from ...ir.dtype import DType
 from ...ir.scalar.program import Program
 from ...ir.scalar.verify import verify_program
-from ..packing.layouts import PackedB, packed_size
+from ..packing.layouts import PackedB, PackedLayout
 from ..ranges import COUNT, Range
 from ..target import Target
 from .base import Operand, PackedOperand, Resolve, Size, Spec, count_instructions, resolver
@@ -102,8 +102,8 @@ class SqueezeExciteSpec(Spec):
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
         image = (self.batch, *self.places, self.channels)
         states, gates = (self.batch, self.hidden), (self.batch, self.channels)
-        down = packed_size(self.channels, self.hidden, self.down_panels.nr)
-        up = packed_size(self.hidden, self.channels, self.up_panels.nr)
+        down = PackedLayout.of(self.down_panels, self.channels, self.hidden).size
+        up = PackedLayout.of(self.up_panels, self.hidden, self.channels).size
         return [
             *(image, (down,), (up,)),
             *[states] * len(self.squeeze_extras),

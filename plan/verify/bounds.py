@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.errors import MemoryLimitError, VerificationError
-from ..packing.layouts import packed_size, panels
+from ..packing.layouts import PackedLayout, panels
 from ..plan import ControlStep, NativeStep, PlanConstant, Region
 from ..specs.base import Size, Spec, access_terms
 from .size_table import MAX_SIZE, Ints, RegionNames, SizeTable, to_ints, to_starts
@@ -30,7 +30,7 @@ def packed_elements(c: PlanConstant) -> int:
         count = math.prod(c.shape)
     else:
         matrices, k, n = panels(c.shape, c.layout, c.transposed)
-        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr, c.layout.column_sums)
+        count = matrices * PackedLayout.of(c.layout, k, n).size
     if count >= MAX_BYTES:
         raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
     return count

@@ -9,7 +9,7 @@ from ....ir.dtype import DType
 from ....ir.graph import Value
 from ....ir.ops import Gemm, MatMul, MatMulInteger
 from ....ir.scalar.builder import Builder, Ref
-from ....plan.packing.layouts import PackedB, packed_size
+from ....plan.packing.layouts import PackedB, PackedLayout
 from ....plan.packing.panel_params import BYTES, accumulator, packed_layout
 from ....plan.specs.gemm import GemmSpec
 from ...compressed_weights import compressed_weight
@@ -185,7 +185,7 @@ def right_operand(
         view = None if layout is None else low.constant(value, layout, transpose, factors)
         if layout is not None and view is not None:
             batch = view.shape[:-2]
-            step: Dim = packed_size(k, n, layout.nr, layout.kr, layout.column_sums)
+            step: Dim = PackedLayout.of(layout, k, n).size
             strides: list[Dim] = [0, 0]
             for size in reversed(batch):
                 strides.insert(0, 0 if size == 1 else step)

@@ -8,7 +8,7 @@ from ....ir.graph import Graph, Value
 from ....ir.ops import GRUSequence, PeepholeLSTM
 from ....ir.scalar.builder import Builder
 from ....ir.types import TensorType
-from ....plan.packing.layouts import PackedB, PackedGates, packed_size
+from ....plan.packing.layouts import PackedB, PackedGates, PackedLayout
 from ....plan.packing.panel_params import cell_depth, packed_layout
 from ....plan.specs.gemm import GemmSpec
 from ....plan.specs.recurrent import RecurrentSpec
@@ -166,7 +166,7 @@ def panels(
     view = low.constant(value, packed, isinstance(packed, PackedB), factors)
     assert view is not None
     count, k, n = matrices
-    total = count * packed_size(k, n, packed.nr, packed.kr)
+    total = count * PackedLayout.of(packed, k, n).size
     return View(view.buffer, view.dtype, (total,), (1,))
 
 
@@ -189,7 +189,7 @@ def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> V
     factors = rounded_factors(low.options, f32)
     packed = packed_layout(k, n, f32, low.target, factors)
     weights = panels(low, w, packed, (count, k, n), factors) if packed else low.view(w)
-    block = packed_size(k, n, packed.nr, packed.kr) if packed else n * k
+    block = PackedLayout.of(packed, k, n).size if packed else n * k
     ref = builder.input(0, f32)
     views, extras = [x, weights], ()
     a = sizes.operand(x, (0, stride, x.strides[2]))

@@ -18,7 +18,7 @@ from ....ir.ops import AdaptiveAvgPool, Convolution, Gemm, MatMul, ReduceMean
 from ....ir.scalar.builder import Builder, Ref
 from ....ir.scalar.program import Program
 from ....ir.types import TensorType
-from ....plan.packing.layouts import PackedB, PackedConv, packed_size
+from ....plan.packing.layouts import PackedB, PackedConv, PackedLayout
 from ....plan.specs.squeeze_excite import CHUNKS, MAX_EXCITED, SqueezeExciteSpec, excite_panels
 from ...compressed_weights import compressed_weight
 from ...legality import is_elementwise
@@ -302,4 +302,4 @@ def _weights(low: Lowering, node: int, panels: PackedB, factors: DType | None) -
     view = low.constant(value, layout, transposed, factors)
     assert view is not None
     k, n = _columns(low.graph, node)
-    return replace(view, shape=(packed_size(k, n, panels.nr),), strides=(1,))
+    return replace(view, shape=(PackedLayout.of(panels, k, n).size,), strides=(1,))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....plan.packing.layouts import packed_size
+from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
@@ -112,9 +112,8 @@ class DirectLoops:
         """A panel's weights, and its first channel."""
         f, spec, nr = self.f, self.spec, self.cut.nr
         _, k, n = spec.matrices
-        packed = spec.packed
-        size = packed_size(k, n, nr, packed.kr, packed.column_sums)
-        at = f.add(f.mul(group, size), f.mul(panel, size // -(-n // nr)))
+        packed = PackedLayout.of(spec.packed, k, n)
+        at = f.add(f.mul(group, packed.size), f.mul(panel, packed.panel_size))
         weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
         return weights, f.add(f.mul(group, spec.outputs), f.mul(panel, nr))
 

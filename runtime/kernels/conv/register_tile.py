@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import or_
 
+from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
 from ..emit.register_tile import unrolled_loop
@@ -131,12 +132,13 @@ class Micro:
     def first_sums(self, f: Function, vectors: int) -> list[Value | int]:
         """What a tile's sums begin with: zero, or what takes the zero point out of bytes again,
         which the sums of weights behind a panel say."""
-        g, (_, k, _) = self.g, self.g.spec.matrices
+        g, (_, k, n) = self.g, self.g.spec.matrices
         if not (g.unit and g.unit.mixed) or not (g.zeros or g.shift):
             return [0] * vectors
         zero = f.add(g.zero_number(f, f.params["frame"]), g.shift)
         less = f.splat(f.sub(integer(0, g.acc), zero), g.lanes)
-        behind = f.offset(f.params["weights"], k * self.cut.nr)
+        sums_at = PackedLayout.of(g.spec.packed, k, n).sums_at
+        behind = f.offset(f.params["weights"], sums_at)
         addresses = [f.at(behind, v * g.lanes, g.acc) for v in range(vectors)]
         return [f.mul(less, f.load(g.vector, at)) for at in addresses]
 

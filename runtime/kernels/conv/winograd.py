@@ -10,7 +10,7 @@ A tile's numbers depend on its pixel in the image alone: neither blocks nor work
 
 from __future__ import annotations
 
-from ....plan.packing.layouts import packed_size
+from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
@@ -156,7 +156,7 @@ class _WinogradLoops:
         """One panel of output channels of a block's tiles."""
         f, plan, spec = self.f, self.plan, self.spec
         vectors = -(-channels // plan.lanes)
-        size = packed_size(spec.channels, plan.nr, plan.nr, plan.kr)
+        size = PackedLayout.of(spec.packed, spec.channels, plan.nr).size
         weights = f.at(self.pointers[1], f.mul(panel, size), plan.element)
         product = self.product(vectors)
         strips = f.ceil_div(count, plan.rows)

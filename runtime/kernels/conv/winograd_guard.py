@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....plan.packing.layouts import packed_size
+from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
 from ..emit.strided_loops import masked_load, vector_and_tail
@@ -152,7 +152,7 @@ def copy_function(g: ConvContext, plan: WinogradPlan) -> Function:
 
 def taps_offset(plan: WinogradPlan, panels: int, channels: int) -> int:
     """Elements from the transformed filters of a panel to its filters as they are."""
-    return plan.points * panels * packed_size(channels, plan.nr, plan.nr)
+    return plan.points * panels * PackedLayout(channels, plan.nr, plan.nr).size
 
 
 def direct_function(
@@ -170,7 +170,7 @@ def direct_function(
         linkage="internal",
     )
     p, m, (tail,) = f.params, plan.m, g.tails(f, channels)
-    tap_size = panels * packed_size(spec.channels, plan.nr, plan.nr)
+    tap_size = panels * PackedLayout(spec.channels, plan.nr, plan.nr).size
     place_size = plan.block * plan.pitch
     sums = f.stack(m * m * g.lanes * 4)
     # Two rows of pixels at a time: sums enough to hide the latency of one another.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
+from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -97,6 +98,12 @@ class GemmContext(TileFrame):
             return Access(a.dtype, a.strides[-2], t.kr, self.cell)
         return Access(a.dtype, a.strides[-2], a.strides[-1])
 
+    def packed_b(self) -> PackedLayout:
+        """The layout of a panel of a constant B."""
+        spec = self.spec
+        assert spec.packed and isinstance(spec.k, int)
+        return PackedLayout.of(spec.packed, spec.k, self.tiling.nr)
+
     def b_access(self) -> Access:
         t, spec = self.tiling, self.spec
         if spec.packed and not t.pack_b:
@@ -105,8 +112,8 @@ class GemmContext(TileFrame):
                 e = Dequantizer(spec, self.lanes)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.b_cell if self.unit else spec.b.dtype
-            depth = -(-spec.k // t.kr) + (32 // stored.bits if spec.packed.column_sums else 0)
-            return Access(stored, depth * t.nr, t.nr)
+            panel = self.packed_b().panel_size * spec.b.dtype.bits // stored.bits
+            return Access(stored, panel, t.nr)
         if t.pack_b:
             return Access(self.b_cell, t.kc * t.nr, t.nr)
         return Access(spec.b.dtype, t.nr, spec.b.strides[-2])

@@ -73,7 +73,8 @@ class Terms:
             else:
                 # Behind the rows of a packed constant.
                 end = f.mul(f.add(f.add(j, which), 1), loops.size(access.across))
-                at = f.sub(end, t.nr * (32 // bits_of(cell)))
+                sums_size = g.packed_b().sums_size * g.spec.b.dtype.bits // bits_of(cell)
+                at = f.sub(end, sums_size)
                 sums = f.at(b, at, cell)
             to = f.at(self._columns_of(f.sub(j, j0)), which * 2 * t.nr, g.acc)
             cols = f.sub(loops.n, n)

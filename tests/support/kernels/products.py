@@ -9,7 +9,7 @@ import numpy as np
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import Builder, evaluate_program
 from irc_compiler.ir.scalar.program import Program
-from irc_compiler.plan.packing.layouts import PackedB, packed_size
+from irc_compiler.plan.packing.layouts import PackedB, PackedLayout
 from irc_compiler.plan.packing.panel_params import BYTES, accumulator, packed_layout
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
@@ -155,7 +155,7 @@ def make(case: Case, isa: str, target: Target | None = None):
         )
     if packed:
         b_memory = pack_right(b, case, packed)
-        block = packed_size(case.k, case.n, packed.nr, packed.kr, packed.column_sums)
+        block = PackedLayout.of(packed, case.k, case.n).size
         lead = [0 if b.shape[i] == 1 else s * block for i, s in enumerate(strides_of(b_batch))]
         b_operand = Operand(case.compute_dtype or b_dtype, (*lead, 0, 0))
     else:

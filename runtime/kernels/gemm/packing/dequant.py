@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .....ir.dtype import DType
+from .....plan.packing.layouts import PackedLayout
 from .....plan.specs.base import Operand
 from .....plan.specs.gemm import GemmSpec
 from ....llvmir.builder import Function
@@ -53,7 +54,7 @@ class Dequantizer:
         self.dtype, self.nr, self.k = spec.b.dtype, spec.packed.nr, spec.k
         self.kr, self.group = CELL_BITS // self.dtype.bits, min(self.compressed.group, spec.k)
         self.row = self.nr * CELL_BITS // 8
-        self.panel = -(-spec.k // self.kr) * self.row
+        self.panel = PackedLayout.of(spec.packed, spec.k, self.nr).nbytes(self.dtype.bits)
 
     def load_scaling(
         self, f: Function, pointers: Sequence[Value], panel: Value, group: Value, column: Value

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from .....ir.dtype import DType
-from .....plan.packing.layouts import PackedConv, PackedGates, packed_size, panels
+from .....plan.packing.layouts import PackedConv, PackedGates, PackedLayout, panels
 from .....plan.plan import PlanConstant
 from ....machine.cpus import usable_cores
 from ....machine.memory_planner import aligned_bytes
@@ -33,7 +33,7 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
     """The array (of `constant.shape`) in the constant's layout: flat, C-contiguous.
 
     Without a layout that is the array itself, else the panels of its matrices
-    (plan/packing/layouts.py); packed_size() elements per matrix. threads: None for the CPUs this
+    (plan/packing/layouts.py). threads: None for the CPUs this
     process may use.
     """
     array = np.asarray(array).reshape(constant.shape)
@@ -41,15 +41,14 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
     if layout is None:
         return np.ascontiguousarray(array).reshape(-1)
     count, k, n = panels(constant.shape, layout, constant.transposed)
-    size, across = packed_size(k, n, layout.nr, layout.kr, layout.column_sums), -(-n // layout.nr)
-    halves = constant.dtype.bits == 4
-    dtype = np.dtype(np.uint8) if halves else constant.dtype.numpy
-    size = size // 2 if halves else size
-    flat = aligned_bytes(count * size * dtype.itemsize).view(dtype)
+    packed, bits = PackedLayout.of(layout, k, n), constant.dtype.bits
+    # Two elements of 4 bits are one number of the array.
+    dtype = np.dtype(np.uint8) if bits == 4 else constant.dtype.numpy
+    flat = aligned_bytes(count * packed.nbytes(bits)).view(dtype)
     if not flat.size:
         return flat
     matrices = as_matrices(array, constant)
-    blocks = flat.reshape(count, across, size // across)
+    blocks = flat.reshape(count, packed.panels, -1)
 
     def pack_part(job: tuple[slice, int, int]) -> None:
         which, first, last = job
@@ -65,7 +64,7 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
                 to = blocks[which, first + begin : first + end]
                 _fill(to, np.moveaxis(chunk, -2, 1), constant)
 
-    jobs = _jobs(count, across, flat.nbytes)
+    jobs = _jobs(count, packed.panels, flat.nbytes)
     threads = usable_cores() if threads is None else threads
     if len(jobs) < 2 or threads < 2:
         for job in jobs:
@@ -99,8 +98,9 @@ def _fill(to: Array, columns: Array, constant: PlanConstant) -> None:
         for b, j in np.ndindex(count, across):
             to[b, j] = _pack_int4(columns[b, j], nr, kr).reshape(-1)
         return
-    cells = -(-k // kr)
-    panel = to[..., : cells * kr * nr]
+    packed = PackedLayout.of(layout, k, nr)
+    cells = packed.cells
+    panel = to[..., : packed.sums_at]
     if kr == 1:
         out = panel.reshape(count, across, *depth, nr)
         out[..., :wide] = columns
@@ -123,7 +123,7 @@ def _fill(to: Array, columns: Array, constant: PlanConstant) -> None:
         out[..., wide:, :] = 0
     if layout.column_sums:
         stored = columns.view(np.int8) if flips(constant) else columns
-        total = to[..., cells * kr * nr :].view(np.int32)
+        total = to[..., packed.sums_at :].view(np.int32)
         # Sums are taken modulo 2^32 whatever they are added in.
         total[..., :wide] = stored.sum(axis=tuple(range(2, stored.ndim - 1)), dtype=np.int32)
         total[..., wide:] = 0
@@ -132,7 +132,7 @@ def _fill(to: Array, columns: Array, constant: PlanConstant) -> None:
 def _pack_int4(columns: Array, nr: int, kr: int) -> Array:
     """Columns of 4-bit integers as cells [K / kr, nr, kr / 2] of bytes, padded with zeros."""
     k, wide = columns.shape
-    codes = np.zeros((-(-k // kr) * kr, nr), np.uint8)
+    codes = np.zeros((PackedLayout(k, nr, nr, kr).depth, nr), np.uint8)
     codes[:k, :wide] = columns.view(np.uint8) & 15
     pairs = codes.reshape(-1, kr // 2, 2, nr)
     return (pairs[:, :, 0] | pairs[:, :, 1] << 4).swapaxes(1, 2)
@@ -196,13 +196,13 @@ def unpack(packed: Array, constant: PlanConstant) -> Array:
     """The array that `pack` was given, in the constant's type; not of filters."""
     if constant.layout is None:
         return packed.reshape(constant.shape)
-    nr, kr = constant.layout.nr, constant.layout.kr
     *batch, k, n = constant.shape
     if constant.transposed:
         k, n = n, k
-    blocks = packed.reshape(*batch, -(-n // nr), -1)[..., : nr * (-(-k // kr) * kr)]
+    of = PackedLayout.of(constant.layout, k, n)
+    blocks = packed.reshape(*batch, of.panels, -1)[..., : of.sums_at]
     blocks = blocks ^ np.uint8(SIGN_FLIP) if flips(constant) else blocks
-    cells = blocks.reshape(*batch, -(-n // nr), -(-k // kr), nr, kr)
-    strips = cells.swapaxes(-2, -1).reshape(*batch, -(-n // nr), -(-k // kr) * kr, nr)[..., :k, :]
-    matrices = strips.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
+    cells = blocks.reshape(*batch, of.panels, of.cells, of.nr, of.kr)
+    strips = cells.swapaxes(-2, -1).reshape(*batch, of.panels, of.depth, of.nr)[..., :k, :]
+    matrices = strips.swapaxes(-3, -2).reshape(*batch, k, of.panels * of.nr)[..., :n]
     return np.ascontiguousarray(matrices.swapaxes(-1, -2) if constant.transposed else matrices)

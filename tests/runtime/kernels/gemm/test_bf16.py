@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.plan.packing.layouts import PackedB, packed_size
+from irc_compiler.plan.packing.layouts import PackedB, PackedLayout
 from irc_compiler.plan.packing.panel_params import (
     cell_depth,
     packed_layout,
@@ -187,7 +187,7 @@ def test_bf16_pack_and_unpack_pairs(shape: tuple[int, ...], transposed: bool) ->
     packed = pack(array, constant)
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
     assert packed.dtype == ml_dtypes.bfloat16
-    assert packed.size == packed_size(k, n, 32, 2) * int(np.prod(shape[:-2]))
+    assert packed.size == PackedLayout(k, n, 32, 2).size * int(np.prod(shape[:-2]))
     near = array.astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(unpack(packed, constant), near)
     matrix = (near.swapaxes(-1, -2) if transposed else near).reshape(-1, k, n)[0]

@@ -14,7 +14,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import Builder, evaluate_program, identity
 from irc_compiler.ir.scalar.program import Program
-from irc_compiler.plan.packing.layouts import PackedB, packed_size
+from irc_compiler.plan.packing.layouts import PackedB, PackedLayout
 from irc_compiler.plan.packing.panel_params import (
     cell_depth,
     packed_layout,
@@ -250,7 +250,7 @@ def test_int8_pack_and_unpack(
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
     count = int(np.prod(shape[:-2]))
     assert packed.dtype == dtype.numpy
-    assert packed.size == packed_size(k, n, 32, kr, True) * count
+    assert packed.size == PackedLayout(k, n, 32, kr, column_sums=True).size * count
     np.testing.assert_array_equal(unpack(packed, constant), array)
     matrices = (array.swapaxes(-1, -2) if transposed else array).reshape(-1, k, n).astype(np.int32)
     stored = matrices - 128 if kr == 4 and dtype is U8 else matrices

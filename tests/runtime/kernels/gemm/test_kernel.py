@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import identity
-from irc_compiler.plan.packing.layouts import PackedB, packed_size
+from irc_compiler.plan.packing.layouts import PackedB, PackedLayout
 from irc_compiler.plan.packing.panel_params import packed_layout, panel_width
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
@@ -265,7 +265,7 @@ def test_pack_and_unpack(shape: tuple[int, ...], transposed: bool) -> None:
     constant = PlanConstant(0, F32, shape, PackedB(32), transposed)
     packed = pack(array, constant)
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
-    assert packed.size == packed_size(k, n, 32) * int(np.prod(shape[:-2]))
+    assert packed.size == PackedLayout(k, n, 32).size * int(np.prod(shape[:-2]))
     assert packed.ctypes.data % 64 == 0
     matrix = (array.swapaxes(-1, -2) if transposed else array).reshape(-1, k, n)[0]
     assert packed[(k - 1) * 32 + min(n, 32) - 1] == matrix[k - 1, min(n, 32) - 1]
