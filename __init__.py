@@ -5,7 +5,7 @@
     y = net({"x": x})
 
 `irc.ops` builds graphs in Python, `irc.extensions` holds what operations of one's own are made
-of, `irc.onnx_backend` is ONNX's Backend interface; they are loaded when first asked for. Importing
+of, `irc.onnx_backend` is ONNX's Backend interface; they are loaded at their first use. Importing
 irc loads neither onnx nor LLVM.
 """
 
@@ -129,7 +129,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """What is asked for first loads what it takes; from then on it is found without this."""
+    """Load the module of a name at its first use; later uses do not call this."""
     import importlib
 
     if name in _MODULES:

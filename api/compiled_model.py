@@ -88,7 +88,7 @@ class CompiledModel(HasMetadata):
 
     @property
     def model(self) -> Model:
-        """The model that was compiled; of files and artefacts, read again when asked for."""
+        """The model that was compiled; of files and artefacts, read again when accessed."""
         return self._source.model
 
     @property
@@ -120,7 +120,7 @@ class CompiledModel(HasMetadata):
         """Run. `inputs`: one array, a list in order, or a mapping by name; or keyword arguments.
 
         Any array with the right element type and shape will do: NumPy's, of whatever strides and
-        byte order, or one that speaks DLPack, the array interface or the buffer protocol (torch
+        byte order, or one that supports DLPack, the array interface or the buffer protocol (torch
         tensors, for one). Returns fresh arrays, or those given as `out` (one array, a list in
         order or a mapping by name; None for a fresh one), which may be inputs, too. (An input that
         is called "out" goes into a mapping.) InputError for a missing, unknown or unfitting array.

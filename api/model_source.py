@@ -1,7 +1,7 @@
 """Where a compiled model comes from: a model in memory, files, or an artefact.
 
 A source has the model, its optimised graph, and the plan with the arrays behind its constants. Each
-is made when it is first asked for, and kept from then on.
+is made at its first use, and kept from then on.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class InMemorySource(ModelSource):
 
 class FileSource(ModelSource):
     """A model that was just read from files. Kernels hold its weights in another order: once
-    packed, they are read and compiled again, as far as the plan, for who asks for them."""
+    packed, they are read and compiled again, as far as the plan, when they are needed."""
 
     owns_graph = True
 

@@ -3,7 +3,7 @@
 Every row is checked against the exact or the f64 answer before it is timed. All engines of a row
 alternate in one run, together with loops that measure the peak of a core's multiply-adds and,
 where a product streams its weights, the bandwidth at which that many bytes can be read. Ratios are
-medians over medians. What each group of rows has to reach stands in workloads/products.py; the
+medians over medians. What each group of rows has to reach is in workloads/products.py; the
 column `holds` says what a row reaches: its ratio, 90 % of the peak, or 90 % of the bandwidth. The
 peak is the best of the whole run, so tables come at its end, and each measurement is printed on
 stderr as it comes. Without a peer of its bar a row holds nothing.

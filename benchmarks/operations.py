@@ -3,7 +3,7 @@
     python -m benchmarks.operations            # print the page
     python -m benchmarks.operations --write    # write docs/operations.md
 
-Element types and ONNX's operators are found by asking: `infer` for one type after another, and the
+Element types and ONNX's operators are found by calling `infer` for one type after another, and the
 importers' tables.
 """
 

@@ -4,7 +4,7 @@
     python -m benchmarks.render --check    # exit code 1 if one of them differs
     python -m benchmarks.render --print benchmarks/results/FILE.json    # all rows of a file
 
-The page keeps its prose; a table stands between `<!-- table: NAME -->` and `<!-- end -->`. Result
+The page keeps its prose; a table is between `<!-- table: NAME -->` and `<!-- end -->`. Result
 files of one processor are one machine, for which the newest file that has a row counts.
 """
 

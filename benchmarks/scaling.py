@@ -119,7 +119,7 @@ def conclusion(rows: Sequence[Row]) -> str:
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown: microseconds per node by shape and size, and of the largest graph the
     ratio to the smallest, its memory and its kernels."""
-    # Sizes as asked for: the nodes of a shape come near one of them.
+    # Sizes as requested: the nodes of a shape come near one of them.
     sizes = sorted({min(NODES, key=lambda n: abs(n - row.nodes)) for row in rows})
     text = ["| shape | " + " | ".join(f"{n} nodes" for n in sizes) + " | ratio | MiB | kernels |"]
     text.append("|---|" + "---:|" * (len(sizes) + 3))

@@ -6,7 +6,7 @@
     net = irc.compile_model(ops.model({"y": y}))
 
 A Tensor is one value of a graph that grows: immutable, typed as soon as it is made. Arrays and
-numbers may stand for tensors; a number takes the element type of its partner. Every function
+numbers may replace tensors; a number takes the element type of its partner. Every function
 raises ShapeError where inputs break the rules of the operation. `apply` adds any operation of
 the vocabulary (irc_compiler.ir.ops); the functions below are for what is common.
 """

@@ -26,7 +26,7 @@ _serial = itertools.count()
 class Tensor:
     """One output of one operation. `+ - * / @ **` and unary minus work on it; `==` is identity."""
 
-    __array_ufunc__ = None  # so that `array + tensor` asks the tensor
+    __array_ufunc__ = None  # so that `array + tensor` calls the tensor's method
 
     def __init__(self, record: Node, inputs: tuple[Tensor | None, ...], port: int = 0) -> None:
         self._record, self._inputs, self._port = record, inputs, port

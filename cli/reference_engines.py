@@ -34,7 +34,7 @@ class Task:
 class ReferenceEngine:
     """`run` does one inference with fixed inputs; `outputs` are those of the last one, in order.
     `another` makes one more such call, which may run at the same time as others. `named` are the
-    tensors inside the model that were asked for, of the last one, as far as the engine has them."""
+    tensors inside the model that were requested, of the last one, as far as the engine has them."""
 
     name: str
     run: Callable[[], object]

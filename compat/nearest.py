@@ -13,7 +13,7 @@ _GUIDE = "docs/migrating.md lists what it has"
 
 
 def raise_no_attribute(owner: str, name: str, known: Iterable[str]) -> NoReturn:
-    """AttributeError that says which attribute `name` may stand for."""
+    """AttributeError that says which attribute `name` may mean."""
     public = sorted(n for n in known if not n.startswith("_"))
     lowered = {n.lower(): n for n in public}
     found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)

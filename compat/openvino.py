@@ -1,9 +1,9 @@
 """`import irc_compiler.compat.openvino as ov`: Core, models and requests on irc.
 
 Arrays of another element type are cast, Tensors are not, as in OpenVINO (openvino_inputs.py). irc
-follows INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32" or "bf16"); a property that asks
-for something else warns once. Without the hint a float32 model computes in float32, where OpenVINO
-may choose bf16.
+follows INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32" or "bf16"); a property that
+requests something else warns once. Without the hint a float32 model computes in float32, where
+OpenVINO may choose bf16.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class CompiledModel(_Ports):
         return known[name]
 
 
-# Properties that irc follows, or whose values (None: any) ask for what irc does anyway.
+# Properties that irc follows, or whose values (None: any) request what irc does anyway.
 _HEEDED: Mapping[str, tuple[str, ...] | None] = {
     "INFERENCE_NUM_THREADS": None,
     "INFERENCE_PRECISION_HINT": ("f32", "bf16", "float", "float32", "bfloat16", "", "dynamic"),

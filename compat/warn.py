@@ -1,4 +1,4 @@
-"""Warnings about what a script asks for and irc does not do: one per option and process."""
+"""Warnings about what a script requests and irc does not do: one per option and process."""
 
 from __future__ import annotations
 

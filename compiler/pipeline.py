@@ -109,7 +109,7 @@ PASSES: tuple[Pass, ...] = (
     fold_requantize_scales,
     fold_constants,
     decompose_unsupported_quantized(has_kernel),
-    # Compound functions while their primitives still stand alone.
+    # Compound functions while their primitives are not fused yet.
     fuse_gelu,
     # Before others take a norm's scale: groups of channels are found by the reshapes around them.
     fuse_group_norm,

@@ -30,7 +30,7 @@ def infer_node(graph: Graph, node: int) -> None:
 
 
 def infer_record(record: Node, facts: list[Fact | None], scope: str) -> None:
-    """`infer_node` for a record that stands in no graph (yet); `scope` names its symbols."""
+    """`infer_node` for a record that is not in a graph (yet); `scope` names its symbols."""
     try:
         record.types = infer_checked(record.op, facts, scope)
     except Error as error:

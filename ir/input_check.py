@@ -1,8 +1,8 @@
-"""What an operation takes: its inference asked with facts at compile time, with arrays at run time.
+"""Checks the inputs of an operation by its inference: facts at compile time, arrays at run time.
 
-Sizes and ranks that compile time did not know may not fit one another. Evaluation alone would let
-some of that pass, where NumPy broadcasts or takes the first element of many: asked here as well, it
-refuses what it refuses when the same sizes are known. What it says itself comes first.
+Sizes and ranks that compile time did not know may not fit one another. Evaluation alone would
+accept some of that, where NumPy broadcasts or takes the first element of many: inference at run
+time refuses what it refuses when the same sizes are known. Errors of evaluation come first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SIZING_ELEMENTS = 4096
 UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 # An array of strings holds a reference to each.
 _REFERENCE_BYTES = 8
-# Operations with the types and shapes they were asked about at run time.
+# Operations with the types and shapes that were checked at run time.
 _MAX_CACHED_CHECKS = 4096
 
 
@@ -73,7 +73,7 @@ def infer_checked(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type
 
 def _refuse_huge(type_: Type) -> None:
     """ShapeError for more axes than an array has, and for a known size beyond 64 bits. (What sizes
-    make when multiplied is bounded where memory is asked for.)"""
+    make when multiplied is bounded where memory is allocated.)"""
     while not isinstance(type_, TensorType):
         type_ = type_.element
     shape = type_.shape or ()
@@ -174,7 +174,7 @@ def type_bytes(type_: Type) -> int | None:
 def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:
     """ShapeError without a place where arrays of these types and shapes do not fit the operation.
 
-    Not asked: what bodies need, sequences and optionals.
+    Not checked: what bodies need, sequences and optionals.
     """
     if not arrays or op.bodies() or isinstance(op, OptionalGetElement):
         return

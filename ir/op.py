@@ -101,7 +101,7 @@ def attr(default: Any = dataclasses.MISSING, *, xml: str | None = None) -> Any:
 @dataclass(frozen=True)
 class Op:
     """Base of all operations; see the module's text. `version` is the operation set number in
-    which this class first stands, or 0 for irc's own dialect (`version="irc"` in XML).
+    which first has this class, or 0 for irc's own dialect (`version="irc"` in XML).
 
     (`**_: Any` below lets subclasses name their parameters without breaking the type checker.)
     """

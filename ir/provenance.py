@@ -1,8 +1,8 @@
 """Where in a file an array's bytes come from, so that equal weights of a process are stored once.
 
-Readers note the memory that they fill; whoever makes something of an array (packed panels) asks for
-its place, which also stands for views of it: reshaped, transposed, sliced. Two arrays of one place
-hold the same numbers. A note goes with its memory.
+Readers record the memory that they fill; code that derives something from an array (packed panels)
+looks up its origin, which views share: reshaped, transposed, sliced. Two arrays of one origin hold
+the same numbers. A record is removed with its memory.
 """
 
 from __future__ import annotations

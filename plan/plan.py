@@ -38,7 +38,7 @@ MAX_DEPTH = MAX_BODY_DEPTH
 class PlanConstant:
     """One constant in the layout its reader wants, made from entry `source` of the weights.
 
-    `layout` None: the array as it stands, contiguous. Else panels (plan/packing/layouts.py);
+    `layout` None: the array itself, contiguous. Else panels (plan/packing/layouts.py);
     PackedB where `transposed`: of the transposed matrix. `rounds`: the array is f32, `dtype` is
     bf16, and packing rounds its elements to nearest even, denormals to zeros.
     """
@@ -169,7 +169,7 @@ class SymbolSource:
 class SizeCheck:
     """Two entries of a region's table of sizes that have to be equal for it to run, or where
     `or_one`, the left one may be 1. `what` and `where` are the message if they are not. `step` is
-    the CHECK that asks; None: they have to be for the region to run at all."""
+    the CHECK that evaluates them; None: they have to be for the region to run at all."""
 
     left: int
     right: int

@@ -1,6 +1,6 @@
 """A Plan as JSON and back: what an artefact stores, what `Plan` comparisons and goldens print.
 
-Specs and size expressions stand in tables of their own, each once, because equal layers repeat
+Specs and size expressions are in tables of their own, each once, because equal layers repeat
 them; a step is a short list. Reading trusts nothing: VerificationError for whatever is not the
 text of a plan. A plan that was read has well-formed parts, no more: `verify_specs` and
 `verify_plan` say whether it may run.

@@ -42,7 +42,7 @@ class LayerResult:
 
 @dataclass
 class Evaluation:
-    """What was measured. metrics and times are None where they were not asked for."""
+    """What was measured. metrics and times are None where they were not requested."""
 
     plan: QuantizationPlan
     layers: list[LayerResult] = field(default_factory=list[LayerResult])

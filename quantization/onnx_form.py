@@ -105,7 +105,7 @@ def apply_to_onnx(
 
 
 def _sort_nodes(nodes: list[NodeProto]) -> list[NodeProto]:
-    """Each node behind those that it reads; new ones stand in front of their first reader in the
+    """Each node behind those that it reads; new ones come before their first reader in the
     order of layers, which may not be the file's."""
     makers = {name: i for i, node in enumerate(nodes) for name in node.output}
     done: set[int] = set()

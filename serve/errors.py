@@ -20,7 +20,7 @@ class RequestError(ServeError):
 
 
 class UnsupportedError(ServeError):
-    """The request asks for a part of the protocol that this server does not offer."""
+    """The request uses a part of the protocol that this server does not offer."""
 
     status, code, cause = 400, "UNIMPLEMENTED", "invalid"
 

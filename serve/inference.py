@@ -163,7 +163,7 @@ def read_timeout(parameters: Mapping[str, Parameter]) -> float | None:
 
 
 def read_sequence(parameters: Mapping[str, Parameter]) -> int | str | None:
-    """The sequence's id; None without one (0 and the empty text stand for none)."""
+    """The sequence's id; None without one (0 and the empty text mean none)."""
     id_ = parameters.get("sequence_id")
     if id_ is None or id_ == 0 or id_ == "":
         return None

@@ -51,7 +51,7 @@ class VersionPolicy(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """config.json. None stands for the server's setting."""
+    """config.json. None means the server's setting."""
 
     shapes: dict[str, list[Size | None]] = {}
     precision: Literal["f32", "bf16"] | None = None

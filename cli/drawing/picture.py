@@ -60,7 +60,7 @@ class Box:
 
     @property
     def lines(self) -> list[str]:
-        """What stands in the box."""
+        """The text of the box."""
         return [self.title, *(shorten(s) for s in (self.name, self.type) if s)]
 
     @property

@@ -1,7 +1,7 @@
 """`import irc_compiler.compat.onnxruntime as ort`: onnxruntime's Python API on irc.
 
 Inputs are strict in element type, as onnxruntime's are; symbolic sizes keep their names. An option
-that asks for something that irc does not do warns once, by name.
+that requests something that irc does not do warns once, by name.
 """
 
 from __future__ import annotations

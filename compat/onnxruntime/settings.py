@@ -173,7 +173,7 @@ class SessionOptions(_Settings):
         return _DENORMALS.get(self._entries.get(_DENORMAL_ENTRY, ""))
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Kept; a value that asks for what irc does not do warns once by its key."""
+        """Kept; a value that requests what irc does not do warns once by its key."""
         self._entries[str(key)] = str(value)
 
     def get_session_config_entry(self, key: str) -> str:
@@ -216,7 +216,7 @@ class SessionOptions(_Settings):
         return super().__getattr__(name)
 
     def warn_of_unheeded(self) -> None:
-        """Warn of what the options ask for and a session does not do."""
+        """Warn of what the options request and a session does not do."""
         self._warn(_SESSION_REASONS)
         for key, value in self._entries.items():
             followed = value in _DENORMALS if key == _DENORMAL_ENTRY else False
@@ -273,7 +273,7 @@ class RunOptions(_Settings):
         return super().__getattr__(name)
 
     def warn_of_unheeded(self) -> None:
-        """Warn of what the options ask for and a run does not do."""
+        """Warn of what the options request and a run does not do."""
         self._warn({"only_execute_path_to_fetches": "a run computes all outputs"})
         for key in self._entries:
             warn_once(f"the run config entry {key!r}", "irc has no config entries")

@@ -94,7 +94,7 @@ class Trace:
         return [e for e in self.events if e.refused is not None]
 
     def after_pass(self, passname: str, graph: Graph, seconds: float) -> None:
-        """Note the time of a pass and dump the graph if asked to."""
+        """Note the time of a pass and dump the graph if requested."""
         self.seconds[passname] = self.seconds.get(passname, 0.0) + seconds
         folder = os.environ.get("IRC_DUMP_GRAPH")
         if folder:

@@ -35,7 +35,7 @@ class Expr:
     """A polynomial with integer coefficients over symbols and calls; never a constant.
 
     Immutable; `==` and hash are structural (is it the same normal form?), and a truth value or an
-    order is refused: ask `eq`, `lt`, `le` of ir.dim, which may answer that they do not know.
+    order is refused: call `eq`, `lt`, `le` of ir.dims, which return None where it is unknown.
     Arithmetic with ints and Exprs gives a plain int where the result is constant.
     """
 
@@ -189,7 +189,7 @@ def atom_expr(atom: Symbol | Call) -> Expr:
 
 
 def args_of(call: Call) -> tuple[Dim, ...]:
-    """A call's arguments: whatever polynomial stands there is an Expr."""
+    """A call's arguments: each polynomial among them is an Expr."""
     return cast("tuple[Dim, ...]", call.args)
 
 

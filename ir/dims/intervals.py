@@ -75,7 +75,7 @@ def interval(terms: Terms, level: int = 0) -> Interval:
     if len(terms) > _MAX_TERMS:
         return found
     atoms = [atom for monomial in terms for atom, _ in monomial]
-    # Plain arithmetic is exact unless an atom occurs twice or stands for a relation.
+    # Plain arithmetic is exact unless an atom occurs twice or denotes a relation.
     if len(set(atoms)) != len(atoms):
         found = _intersect(found, _bound_shifted(terms))
     if level < _MAX_RELAXED and any(isinstance(atom, Call) for atom in atoms):

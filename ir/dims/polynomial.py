@@ -233,7 +233,7 @@ def render(terms: Iterable[tuple[Monomial, int]]) -> str:
     out = ""
     for monomial, coefficient in terms:
         size, alone = abs(coefficient), len(monomial) == 1 and monomial[0][1] == 1
-        # -N//8 would read as (-N)//8, so a floor division stands bare only with factor +1, first
+        # -N//8 would read as (-N)//8, so a floor division is bare only with factor +1, first
         # or after a plus.
         bare = alone and coefficient == 1
         factors = [] if size == 1 and monomial else [str(size)]

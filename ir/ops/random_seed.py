@@ -20,7 +20,7 @@ def set_seed(seed: int | None) -> None:
 
     It holds for the process: the n-th draw after this call gives the same values each time, in
     whatever model (calls in several threads take draws in the order in which they come). None:
-    seeds of the operating system again, as before the first call. An operation whose seed stands
+    seeds of the operating system again, as before the first call. An operation whose seed is
     in the model draws the same values in every run, whatever is set here.
     """
     global _state

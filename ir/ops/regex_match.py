@@ -21,7 +21,7 @@ except ImportError:
 
 # Steps of a backtracking match, in all texts together: about a second.
 MAX_STEPS: Final = 10_000_000
-# Syntax that RE2, which ONNX asks for, does not have: its work has no bound of the kind below.
+# Syntax that RE2, which ONNX requires, does not have: its work has no bound of the kind below.
 _NOT_RE2 = frozenset("GROUPREF GROUPREF_EXISTS ASSERT ASSERT_NOT".split())
 _REPEATS = frozenset("MAX_REPEAT MIN_REPEAT POSSESSIVE_REPEAT".split())
 _INSTALL = "install google-re2 (pip install google-re2), which matches in linear time"

@@ -138,7 +138,7 @@ _NF4_STEPS: Final[Array] = (_NF4_VALUES[1:].astype(np.float64) + _NF4_VALUES[:-1
 def cast_array(array: Array, to: DType) -> Array:
     """`array` as `to`: float to integer truncates, saturates and maps NaN to 0; integers wrap;
     to float rounds to nearest even; to float8 saturates at the largest finite value; to nf4 takes
-    the nearest number of its table, the lower one of two, and 0 for NaN; to boolean asks whether it
+    the nearest number of its table, the lower one of two, and 0 for NaN; to boolean: whether it
     differs from 0."""
     if array.dtype == to.numpy:
         return coerce_to_dtype(array, to)

@@ -7,9 +7,9 @@
     %3 = Result.1(%2) "out"
 
 Nodes are numbered in execution order, so the text does not depend on history. A second output is
-`%2:1`, an absent input `_`. The names of several outputs stand between bars: `names=a,b||c`.
+`%2:1`, an absent input `_`. The names of several outputs are separated by bars: `names=a,b||c`.
 Constants of more than 16 elements print a digest instead of their data; when parsing, `data=~7`
-stands for small integers drawn from seed 7. Bodies of control flow follow their node, two
+denotes small integers drawn from seed 7. Bodies of control flow follow their node, two
 spaces further in, one `graph` each. Line comments begin with `//`.
 """
 

@@ -39,7 +39,7 @@ def show_names(names: Sequence[frozenset[str]]) -> str:
 def _show_name(name: str) -> str:
     if _PLAIN_NAME.match(name):
         return name
-    # No blank may stand in it: the text's fields are separated by blanks.
+    # It may not contain a blank: the text's fields are separated by blanks.
     return json.dumps(name).replace(" ", "\\u0020")
 
 
@@ -140,7 +140,7 @@ def read_op(cls: type[Op], fields: dict[str, Any], bodies: Sequence[Graph]) -> O
 
 def read_attributes(line: str, at: int) -> tuple[dict[str, Any], int]:
     """Names with JSON values from ` {name=value, ...}` at a place of a line (or nothing), and where
-    they end. A bare word (an element type, a digest) stands for itself."""
+    they end. A bare word (an element type, a digest) denotes itself."""
     fields: dict[str, Any] = {}
     if not line.startswith(" {", at):
         return fields, at

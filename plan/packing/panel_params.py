@@ -32,7 +32,7 @@ def panel_width(target: Target, bits: int) -> int:
 
 
 # Units that multiply cells of several values and add their products to one sum: values per cell
-# and the feature that has it, best first. Of bytes (i8 stands for u8 too), four make a cell for
+# and the feature that has it, best first. Of bytes (u8 like i8), four make a cell for
 # VNNI; without it pairs are multiplied as 16-bit integers, whose products' sum never saturates.
 _CELLS: Final[dict[tuple[DType, Isa], tuple[tuple[int, str], ...]]] = {
     (DType.bf16, "avx512"): ((2, "avx512bf16"),),
@@ -106,7 +106,7 @@ def conv_cells(target: Target, weights: DType, factors: DType | None) -> tuple[i
 def packed_layout(
     k: int, n: int, dtype: DType, target: Target, factors: DType | None = None
 ) -> PackedB | None:
-    """How a constant K x N right operand of element type `dtype` is laid out; None: as it stands.
+    """How a constant K x N right operand of element type `dtype` is laid out; None: unpacked.
 
     A single column (N = 1) is a vector of K elements and stays one.
     """

@@ -1,4 +1,4 @@
-"""Kernel specs: one class per family of kernels, which answers all that others ask about it."""
+"""Kernel specs: one class per family of kernels, which holds all facts about it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from .checks import (
 
 @dataclass(frozen=True)
 class Compressed:
-    """A right operand of small integers q, which stands for floats that are expanded as they are
+    """A right operand of small integers q, which encode floats that are expanded as they are
     multiplied: b[k, n] = (q[k, n] - zero[k // group, n]) * scale[k // group, n], computed in f32
     and, where `rounded`, rounded once to the scale's type.
 
@@ -81,7 +81,7 @@ class GemmSpec(Spec):
     out. Any stride is allowed. The right operand's last two strides are ignored where `packed` is
     set. The sum is accumulated in `acc`; input 0 of `epilogue` is the accumulator, input 1 + i is
     epilogue operand i. Order over K: docs/numerics.md. Buffers: a, b, zeros...,
-    epilogue_operands..., out; a compressed right operand's scales and zeros stand before out.
+    epilogue_operands..., out; a compressed right operand's scales and zeros come before out.
 
     Bytes: a and b are u8 or i8, each for itself, and acc is i32: sums are exact modulo 2^32. Then
     zero points are subtracted from the factors: a_zero_point, of a's type, walks (batch..., m);

@@ -29,7 +29,7 @@ class ResampleSpec(Spec):
     nearest, linear, cubic: the elements around the place of i, which is computed in f32 as
     Interpolate says, by `places`, and for `scale` None with count / axis; nearest rounds it by
     `rounding`, cubic's coefficient is `coefficient`; with count = axis it is element i. Positions
-    outside stand for the edge.
+    outside are the edge.
     constant, edge, reflect, symmetric: element i - begin; outside the axis the bits `fill`, or
     what Pad's mode says. mean, max: of the elements from floor(i * axis / count) to
     ceil((i + 1) * axis / count).
@@ -79,7 +79,7 @@ class ResampleSpec(Spec):
                 known = ", ".join(listed)
                 raise spec_error("an axis is resampled in no known way", where, word, known)
         if self.scale is None and self.rounding == "simple" and self.rule == "nearest":
-            raise spec_error("a rounding asks for a scale", where, self.scale, None)
+            raise spec_error("a rounding needs a scale", where, self.scale, None)
         finite = self.scale is None or 0 < self.scale < math.inf
         if not (math.isfinite(self.coefficient) and finite):
             raise spec_error("a scale is not a finite number", where, self.scale, None)

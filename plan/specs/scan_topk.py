@@ -48,7 +48,7 @@ class ScanSpec(Spec):
 
 @dataclass(frozen=True)
 class TopKSpec(Spec):
-    """The `count` largest (or smallest) of data[p, 0..size] and where they stand, the best first
+    """The `count` largest (or smallest) of data[p, 0..size] and their indices, the best first
     or, with `by_index`, in their own order. Of equal elements the first is the better one; NaN is
     larger than every number.
 

@@ -1,6 +1,6 @@
 """Which of a region's size checks fail for given sizes.
 
-Most stand before the region, and nothing of it runs. What a loop's body or a branch takes for
+Most precede the region, and nothing of it runs. What a loop's body or a branch takes for
 granted matters where it runs: such a check belongs to a CHECK step, which ends the run when it is
 reached; the steps behind it, up to its target, are never run with these sizes.
 """

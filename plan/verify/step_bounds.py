@@ -2,7 +2,7 @@
 windows that no 64-bit sum wraps around, and work that follows from the memory it touches.
 
 A kernel runs for as long as its loops count. An axis of stride 0 counts without memory behind it,
-so a stored plan could ask for 2^60 iterations. Every element is written once, and what is reduced
+so a stored plan could request 2^60 iterations. Every element is written once, and what is reduced
 is read from memory or, where all operands broadcast, as short as `MAX_BROADCAST_REDUCTION`.
 """
 

@@ -1,4 +1,4 @@
-"""Control flow in the driver's walk: loops that count, move addresses and ask conditions, and
+"""Control flow in the driver's walk: loops that count, move addresses and test conditions, and
 branches. All state of a loop is in its block (abi.py); addresses that moved are back in their
 places when the loop is left."""
 

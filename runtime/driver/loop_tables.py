@@ -43,7 +43,7 @@ class Control:
             self._moves.setdefault(loop, []).append((b, operands))
 
     def _row(self, number: int) -> int:
-        """How many native steps stand before a step."""
+        """How many native steps precede a step."""
         return bisect_left(self._tables.kernels, number)
 
     def row(self, row: int) -> tuple[int, int]:

@@ -109,7 +109,7 @@ class CompiledRegion:
                 b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.alias_of is None
             }
             self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
-        # Where in the list of all operands each input's and output's address stands.
+        # Where in the list of all operands each input's and output's address is.
         self.positions = {b: operands.get(b, []) for kind in self.places for b in self.places[kind]}
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT

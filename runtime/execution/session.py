@@ -147,7 +147,7 @@ class Session:
         """A context that no other thread uses. It goes back into the pool."""
         try:
             return self._pool.pop()
-        except IndexError:  # asking first would let another thread take it in between
+        except IndexError:  # testing first would let another thread take it in between
             with memory_errors():
                 return ExecutionContext(self.regions)
 

@@ -1,7 +1,7 @@
-"""Whether this process may use AMX: the kernel gives its tile registers to those who ask.
+"""Requests permission for AMX: the kernel gives tile registers to processes that request them.
 
-Tiles are 8 KiB of state per thread, so Linux (5.16 and later) keeps them off until a process asks,
-once, for all its threads and children. Used without permission they are a signal.
+Tiles are 8 KiB of state per thread, so Linux (5.16 and later) keeps them off until a process
+requests them, once, for all its threads and children. Used without permission they are a signal.
 """
 
 from __future__ import annotations

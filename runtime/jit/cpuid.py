@@ -1,4 +1,4 @@
-"""What the processor says of itself, asked by a function of a few instructions.
+"""Reads the processor's features by a generated function that runs CPUID.
 
 LLVM knows how to read it, but to load LLVM for that costs more than to load a model whose code is
 cached. So LLVM's answer is kept in the code cache, under a digest of everything that it is made
@@ -48,17 +48,17 @@ _OSXSAVE: Final = 1 << 27
 _FEATURE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
-def known_features(ask: Callable[[], frozenset[str]]) -> frozenset[str]:
-    """What `ask` says of this x86-64 machine, or said once: it is asked where the cache does not
-    know."""
+def known_features(detect: Callable[[], frozenset[str]]) -> frozenset[str]:
+    """The features that `detect` finds on this x86-64 machine; called only where the cache does not
+    hold them."""
     cache = default_cache()
     if cache is None or not sys.platform.startswith("linux"):
-        return ask()
+        return detect()
     key = hashlib.sha256(b"features " + _version() + _feature_words(cache)).hexdigest()
     data = cache.get(key)
     found = None if data is None else _decode_features(data)
     if found is None:
-        found = ask()
+        found = detect()
         cache.put(key, json.dumps(sorted(found)).encode())
     return found
 
@@ -82,7 +82,7 @@ def _feature_words(cache: CodeCache) -> bytes:
     """Everything that features are read from. Nothing in it depends on the CPU it is read on."""
     target = generic_target("plain")
     library = load_objects([kept_code(_TEXT, target, cache)], ["irc_cpuid", "irc_xcr0"], target)
-    ask = library.function("irc_cpuid", ctypes.c_void_p, *[ctypes.c_uint32] * 2, returns=None)
+    cpuid = library.function("irc_cpuid", ctypes.c_void_p, *[ctypes.c_uint32] * 2, returns=None)
     words = (ctypes.c_uint32 * 4)()
     found = b""
     saves = False
@@ -91,7 +91,7 @@ def _feature_words(cache: CodeCache) -> bytes:
         first = leaf & 0x80000000
         if leaf > last.get(first, leaf):
             continue  # Intel answers for another one then
-        ask(words, leaf, part)
+        cpuid(words, leaf, part)
         a, b, c, d = words
         last.setdefault(first, a)
         if leaf == 1:

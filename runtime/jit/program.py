@@ -359,7 +359,7 @@ def _share(c: PlanConstant, source: Array, make: Callable[[], Array]) -> Array:
     who = id(source) if place is None else place
     key = (who, c.dtype, c.shape, c.layout, c.transposed, c.rounds)
     found = _packed.get(key)
-    # An id may be used again by another array, a place stands for its numbers.
+    # An id may be used again by another array, a place identifies its numbers.
     if found is not None and (place is not None or found[0]() is source):
         if (made := found[1]()) is not None:
             return made

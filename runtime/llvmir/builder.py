@@ -79,7 +79,7 @@ class Module:
         return Value(PTR, self._globals[text])
 
     def unroll_metadata(self, unroll: Unroll) -> str:
-        """`, !llvm.loop !N` of an unroll wish: 1 disables, n asks for n, "full" asks for all."""
+        """`, !llvm.loop !N` of an unroll wish: 1 disables, n means n times, "full" completely."""
         if unroll is None:
             return ""
         # Loop identities must be distinct per loop, the property node may be shared.
@@ -226,7 +226,7 @@ class Function(HalfCasts):
         """for i in range(lo, hi, step), i64, signed, step > 0. Yields i.
 
         Zero trips are guarded unless the bounds are known. A single known trip writes no loop,
-        none at all writes nothing. unroll: None leaves it to LLVM, 1 forbids, n or "full" asks.
+        none at all writes nothing. unroll: None leaves it to LLVM, 1 forbids, n or "full" requests.
         outer: the body takes long, so LLVM need not look for cheaper ways to count; in nests with
         many addresses it would spend half of its time on that.
         """

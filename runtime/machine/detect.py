@@ -25,7 +25,7 @@ def host_target(isa: str | None = None) -> Target:
     The same object for the same answer. UsageError for an instruction set the machine lacks,
     for a processor in IRC_CPU that it cannot be masked to, and for a bad file in IRC_HEURISTICS.
     """
-    from ..jit import host_features as host  # loads llvmlite: only when a Target is asked for
+    from ..jit import host_features as host  # loads llvmlite: only when a Target is needed
 
     chosen = host.choose_isa(isa)
     return _target_of(chosen, host.isa_features(chosen), chosen_heuristics())

@@ -67,12 +67,12 @@ def _read_address() -> Callable[[Array], int]:
     def read(array: Array) -> int:
         return field(id(array) + header).value
 
-    def ask(array: Array) -> int:
+    def read_interface(array: Array) -> int:
         return array.__array_interface__["data"][0]
 
     base = np.zeros((5, 6), np.float32)
     samples = (base, base[2:, 1:], base[::-1], np.array(1), np.zeros(3, "S7"), base[2:].copy())
-    return read if all(read(a) == ask(a) for a in samples) else ask
+    return read if all(read(a) == read_interface(a) for a in samples) else read_interface
 
 
 # The address of an array's first element.

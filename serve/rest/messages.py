@@ -32,7 +32,7 @@ class InputTensor(Struct):
 
 
 class OutputRequest(Struct):
-    """An output that the client asks for."""
+    """An output that the client requests."""
 
     name: str
     parameters: Parameters = {}

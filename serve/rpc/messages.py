@@ -109,7 +109,7 @@ def encode_result(
     result: InferenceResult, *, raw: bool, final: bool | None = None
 ) -> pb.ModelInferResponse:
     """The response: raw, or typed contents where every output has such. final: the value of
-    `triton_final_response`, where a stream's client asks for it."""
+    `triton_final_response`, where a stream's client requests it."""
     response = pb.ModelInferResponse(
         model_name=result.model, model_version=result.version, id=result.id
     )

@@ -1,6 +1,6 @@
 """Model-local functions: found by name, checked for recursion, and counted before inlining.
 
-A few lines of functions that call each other twice can stand for 2^60 nodes, so the number of
+A few lines of functions that call each other twice can expand to 2^60 nodes, so the number of
 nodes is computed, not reached.
 """
 

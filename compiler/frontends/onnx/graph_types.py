@@ -121,5 +121,5 @@ def _tensor_type(
 
 
 def type_of_proto(proto: TypeProto, where: str) -> Type | None:
-    """The type that stands in an attribute; sizes that are not numbers get symbols of their own."""
+    """The type that an attribute holds; sizes that are not numbers get symbols of their own."""
     return value_type(proto, "value", OnnxSymbols(), where)

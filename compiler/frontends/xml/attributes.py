@@ -28,7 +28,7 @@ from .weights import element_type
 
 Parser: TypeAlias = Callable[[str], Any]
 
-# Attributes that standard operation sets do not have stand in this entry of a layer's rt_info.
+# Attributes that standard operation sets do not have are in this entry of a layer's rt_info.
 EXTRA = "irc"
 # The pair of that entry which lists inputs left out before others (the dialect's only).
 ABSENT = "absent"

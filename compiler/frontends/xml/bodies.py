@@ -1,6 +1,6 @@
 """Bodies of If, Loop and TensorIterator: port maps and back edges.
 
-A port map speaks of port ids outside and of layer ids inside the body; operations speak of input
+A port map names port ids outside and layer ids inside the body; operations name input
 ports and of places among a body's parameters and results. Every parameter of a body has to be fed
 and every output of the layer has to come from somewhere, once.
 """
@@ -21,7 +21,7 @@ from .attributes import read_op
 from .schema_records import MapEntry, Net, XmlLayer, tag_text
 
 _T = TypeVar("_T")
-# A port number outside that stands for the loop itself.
+# A port number outside that means the loop itself.
 _LOOP_PORT = -1
 _PARTS = ("start", "end", "stride", "part_size")
 
@@ -60,7 +60,7 @@ def _cost(net: Net) -> tuple[int, int]:
 
 @dataclass
 class Bodies:
-    """A body's graph, and its nodes by layer id, which port maps speak of."""
+    """A body's graph, and its nodes by layer id, which port maps name."""
 
     graph: Graph
     nodes: dict[int, int]

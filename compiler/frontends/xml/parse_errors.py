@@ -20,7 +20,7 @@ _PLACE = re.compile(r",? line [0-9]+, column [0-9]+\Z", re.ASCII)
 _LIMITS = (
     (
         re.compile("amplification|entity loop", re.IGNORECASE),
-        "the entities of a DOCTYPE stand for too much text",
+        "the entities of a DOCTYPE expand to too much text",
         "<net ...> without document type and entities",
     ),
     (
@@ -61,7 +61,7 @@ def not_xml(error: Any, log: Any, data: bytes, file: str) -> ModelFormatError:
 
 
 def _explain_error(data: bytes, line: int, column: int) -> tuple[str, str, str | None]:
-    """What stands there, what should, and how to get it."""
+    """What was found, what was expected, and how to get it."""
     head = data[:64].lstrip()
     if not head.strip(b"\x00"):
         return "an empty file", _IR, None

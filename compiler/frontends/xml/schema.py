@@ -2,7 +2,7 @@
 
 The parser expands no entity, opens no file and no network, and refuses a DOCTYPE. Layers are
 turned into records as they end and their elements are dropped at once, so that the tree of a
-large model never stands in memory as a whole.
+large model is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parse_xml(data: bytes, file: str) -> Net:
         load_dtd=False,
         huge_tree=False,
         remove_blank_text=True,
-        # They say nothing, wherever they stand: what lies around one is one text.
+        # They say nothing, wherever they are: what is around one is one text.
         remove_comments=True,
         remove_pis=True,
     )
@@ -153,7 +153,7 @@ class _Schema:
             )
 
     def drop_before(self, element: Any) -> None:
-        """Remove what stands before an element and was read: the tree stays small."""
+        """Remove the elements before one that were read: the tree stays small."""
         parent = element.getparent()
         self._no_text(parent, parent.text)
         parent.text = None
@@ -169,7 +169,7 @@ class _Schema:
         return self.fail(child, f"an unknown element in <{parent.tag}>", f"<{child.tag}>", expected)
 
     def sections(self, element: Any) -> dict[str, Any]:
-        """Child elements by tag, each of which may stand once."""
+        """Child elements by tag, each of which may occur once."""
         found: dict[str, Any] = {}
         for child in self.children(element):
             if child.tag in found:

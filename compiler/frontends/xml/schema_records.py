@@ -43,7 +43,7 @@ class XmlPort:
 
 @dataclass(slots=True)
 class MapEntry:
-    """One `<input>` or `<output>` of a port map: attributes as they stand, and the line."""
+    """One `<input>` or `<output>` of a port map: attributes as written, and the line."""
 
     output: bool
     attributes: dict[str, str]
@@ -103,7 +103,7 @@ class XmlLayer:
 
 @dataclass(slots=True)
 class Edge:
-    """One `<edge>`: layer ids and port ids, as they stand."""
+    """One `<edge>`: layer ids and port ids, as written."""
 
     from_layer: int
     from_port: int

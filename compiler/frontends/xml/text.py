@@ -116,7 +116,7 @@ def _interval(word: str) -> Interval:
         return size, size
     first, _, last = word.partition("..")
     if not first and not last:
-        raise BadText("sizes, ? or intervals such as 2..10 (... stands alone for an unknown rank)")
+        raise BadText("sizes, ? or intervals such as 2..10 (... alone for an unknown rank)")
     low = _size(first.strip(_SPACES)) if first else 0
     high = _size(last.strip(_SPACES)) if last else None
     if high is not None and high < low:

@@ -94,7 +94,7 @@ class WeightsFile:
         """A constant that needs `size` bytes of its own; equal ones (by `key`) share them.
 
         Constants of honest files do not overlap, and unpacking makes at most eight bytes of one.
-        So a small file, or a sparse one, cannot ask for much memory: MemoryLimitError.
+        So a small file, or a sparse one, cannot request much memory: MemoryLimitError.
         """
         found = self._decoded.get(key)
         if found is not None:

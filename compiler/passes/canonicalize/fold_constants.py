@@ -27,7 +27,7 @@ from .folding_budget import UNKNOWN_WORK, folding_work, most_elements, reads_tex
 LARGE_WEIGHT_BYTES = 64 * 2**10
 _STRUCTURAL = frozenset({"Constant", "Parameter", "Result", "TypedParameter"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
-# What reads bytes of dequantised weights, what may stand in between, and how often.
+# What reads bytes of dequantised weights, what may be in between, and how often.
 _READERS = _PRODUCTS | {"Convolution", "GroupConvolution", "Gather"}
 _ON_THE_WAY = frozenset({"Convert", "Reshape", "Transpose", "Unsqueeze", "Squeeze"})
 _MAX_UNUSED_DEPTH = 4

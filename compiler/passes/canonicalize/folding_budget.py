@@ -67,7 +67,7 @@ def folding_work(graph: Graph, node: int) -> int:
 
 
 def _count_einsum_elements(graph: Graph, node: int, op: Einsum) -> Dim:
-    """Of all letters together, and of the axes that dots stand for in each operand."""
+    """Of all letters together, and of the axes that dots denote in each operand."""
     sizes: dict[object, Dim] = {}
     for n, (term, value) in enumerate(zip(op.terms()[0], graph.inputs(node), strict=True)):
         type_ = None if value is None else graph.type(value)

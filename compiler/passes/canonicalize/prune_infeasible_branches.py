@@ -3,8 +3,8 @@
 Exporters write `if a size is 1, squeeze that axis`, and what follows takes one rank only. As long
 as both branches may be taken, the rank of every value after them is unknown. Where the graph can be
 inferred as if one of them were taken, and cannot as if the other were, the other becomes one that
-fails (compiler/shape_analysis/infeasible_branches.py): the condition stays, and is asked where it
-was asked.
+fails (compiler/shape_analysis/infeasible_branches.py): the condition stays, and is
+evaluated where it was.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def refuse_branch(graph: Graph, node: int, op: If) -> Patch | MatchFailure | Non
         return MatchFailure("too many branches to try")
     wrong: dict[int, ShapeError] = {}
     for branch in (0, 1):
-        only = replace_branch_by_fail(op, 1 - branch, types, "not asked")
+        only = replace_branch_by_fail(op, 1 - branch, types, "not evaluated")
         if only is None:
             return MatchFailure("a result is not a tensor")
         trial = graph.copy()

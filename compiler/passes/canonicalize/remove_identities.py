@@ -23,7 +23,7 @@ from ..match.values import broadcasts_to, dtype_of, known_axes, shape_of
 _MOVERS = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Broadcast", "Convert", "Slice", "Pad")
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
 # x * 1, x / 1, x ** 1, x - 0, x + -0.0: exact for every x. (x + 0.0 is not: it turns -0.0 into
-# 0.0.) The number, whether it may also stand first.
+# 0.0.) The number, whether it may also be the first operand.
 _NEUTRAL = {
     "Multiply": (1.0, True),
     "Divide": (1.0, False),

@@ -1,6 +1,6 @@
 """What goes into and out of control flow, cut down to what its bodies need.
 
-Exporters feed a body everything that stands around it. A constant belongs inside, where the other
+Exporters feed a body everything that surrounds it. A constant belongs inside, where the other
 passes see it and weights get packed; a carried value that no iteration changes is not a state; what
 without uses need not be passed. An If whose condition is known is the branch taken.
 """

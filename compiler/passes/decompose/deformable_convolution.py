@@ -55,7 +55,7 @@ class _TapBuilder(NodeBuilder):
         """Rows at whole places times their weights, 0 outside the image."""
         held = self.add(LogicalAnd(), self.is_within(y, 0, 0.0), self.is_within(x, 1, 0.0))
         index = self.do(Add(), self.do(Multiply(), y, self.sides[1]), x)
-        # No row, which is 0: what stands at the border may be infinite, or not a number.
+        # No row, which is 0: the pixel at the border may be infinite, or not a number.
         index = self.do(Select(), held, index, self.sides[0] * self.sides[1])
         whole = self.add(Convert(DType.i64), index)
         found = self.add(Gather(batch_dims=1), self.rows, whole, self.ints([1]))

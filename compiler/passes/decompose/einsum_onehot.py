@@ -146,7 +146,7 @@ def _merge_axes(
         value = patch.add(Unsqueeze(), value, patch.integers([axis]))
     if max(len(first), len(second)) < 2:
         return value
-    # A first group of one letter stands where it stood, whatever its size; besides several letters
+    # A first group of one letter keeps its position, whatever its size; besides several letters
     # all sizes are known.
     target = [*[0] * batch, 0 if len(first) < 2 else _count(first, sizes), _count(second, sizes)]
     return patch.add(Reshape(special_zero=True), value, patch.integers(target))

@@ -104,7 +104,7 @@ class _Plane:
         wide = [self.patch.add(Convert(DType.i64), v) for v in (y, x)]
         index = self.do(Add(), self.do(Multiply(), wide[0], self.whole[1]), wide[1])
         if zeros:
-            # No row, which is 0: what stands at the border may be infinite, or no number.
+            # No row, which is 0: the pixel at the border may be infinite, or not a number.
             count = self.do(Multiply(), *self.whole)
             index = self.do(Select(), self.do(LogicalAnd(), in_y, in_x), index, count)
         rows = self.patch.add(Gather(batch_dims=1), self.rows, index, self.ints(1))

@@ -91,7 +91,7 @@ def _is_requantized(graph: Graph, node: int) -> bool:
     if dtype_of(graph, Value(node)) not in BYTES:
         return False
     pending, seen = {node}, 0
-    # Bounded, since it is asked at every node of a chain.
+    # Bounded, since it is called at every node of a chain.
     while pending and seen < MAX_INSTRUCTIONS:
         at, seen = pending.pop(), seen + 1
         if graph.op(at).kind in EPILOGUE_ANCHORS:

@@ -19,7 +19,7 @@ from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.polynomial import Poly, expand
 from ..match.values import SMOOTH, dtype_of, same_shape
 
-# How many operations at most stand between the gate and the root.
+# How many operations at most are between the gate and the root.
 _MAX_GATE_DEPTH = 6
 _CLIMBED = frozenset({"Multiply", "Divide", "Add", "Subtract", "Negative"})
 _CUBIC_COEFFICIENT = 0.044715

@@ -22,7 +22,7 @@ from ...rewrite.patch import Patch, has_one_use, producer
 from ..match.values import Shape, dtype_of, known_axes, same_shape, shape_of
 from .batch_norm import per_channel
 
-# How many elementwise operations may stand between a convolution and the norm, or between the norm
+# How many elementwise operations may be between a convolution and the norm, or between the norm
 # and the reshape.
 _MAX_ELEMENTWISE_DEPTH = 4
 _WIDE = (DType.f32, DType.f64)

@@ -133,7 +133,7 @@ def lift_up(graph: Graph, node: int) -> Patch | MatchFailure | None:
             if len(shape) != len(order):
                 return MatchFailure("an operand has another rank")
             constant = add_transpose(patch, value, order)
-            # Merging with a transpose that stands there already adds none.
+            # Merging with a transpose that is there already adds none.
             added += _match_transpose(graph, value) is None
         moved.append(constant)
     dying = sum(has_one_use(graph, v) for v in back)

@@ -1,4 +1,4 @@
-"""What rules ask of values: constants of one element, types, and what is certain about shapes."""
+"""Properties of values that rules match: constants of one element, types, and known shapes."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class PriorBox1(_PriorBoxes):
     """Priors of all sizes and aspect ratios around the centre of each cell.
 
     Sizes are in pixels, or relative to the image's height unless `scale_all_sizes`. Fixed sizes
-    stand on a grid of density x density centres within the cell.
+    are on a grid of density x density centres within the cell.
     """
 
     kind: ClassVar[str] = "PriorBox"

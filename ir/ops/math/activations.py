@@ -1,4 +1,4 @@
-"""Activation functions as operations; formulas stand in activation_table.py."""
+"""Activation functions as operations; formulas are in activation_table.py."""
 
 from __future__ import annotations
 
@@ -146,12 +146,12 @@ class _FloatFunction(Elementwise):
     rule = "a float type"
 
 
-SLOPE_ON_CHANNELS = "PRelu's slope stands on axis 1"
+SLOPE_ON_CHANNELS = "PRelu's slope is aligned to axis 1"
 
 
 @dataclass(frozen=True)
 class PRelu(Elementwise):
-    """x, or x * slope below 0. A slope of rank 1 with axis 1's size stands on axis 1; where that
+    """x, or x * slope below 0. A slope of rank 1 with axis 1's size is on axis 1; where that
     size is not known it has to be the slope's."""
 
     kind: ClassVar[str] = "PRelu"

@@ -20,7 +20,7 @@ from .elementwise import BOOLEAN, FLOATS, Elementwise, Unary, holds_sizes
 @dataclass(frozen=True)
 class Convert(Unary):
     """Each element as `destination_type`: float to integer truncates and saturates, NaN gives 0;
-    integers wrap; to boolean asks whether it is not 0."""
+    integers wrap; to boolean: whether it is not 0."""
 
     kind: ClassVar[str] = "Convert"
     evaluates_shapes: ClassVar[bool] = True

@@ -23,7 +23,7 @@ _DOTS = "..."
 @dataclass(frozen=True)
 class Einsum(Op):
     """Axes of one letter run together; letters that the output lacks are summed over; `...`
-    stands for the remaining axes, which broadcast."""
+    denotes the remaining axes, which broadcast."""
 
     kind: ClassVar[str] = "Einsum"
     version: ClassVar[int] = 7
@@ -38,7 +38,7 @@ class Einsum(Op):
         inputs = left.split(",")
         letters = left.replace(_DOTS, "").replace(",", "")
         if not arrow:
-            # What stands once, in alphabetical order, after the axes of the dots.
+            # Letters that occur once, in alphabetical order, after the axes of the dots.
             once = sorted(c for c in set(letters) if letters.count(c) == 1)
             right = (_DOTS if _DOTS in left else "") + "".join(once)
         outside = set(right.replace(_DOTS, "")) - set(letters)

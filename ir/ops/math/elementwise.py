@@ -1,7 +1,7 @@
 """What elementwise operations share: one scalar program says what an operation means.
 
 `program` writes the instructions; `evaluate` runs them with NumPy, passes group them and lowering
-hands them to kernels, so an operation's formula stands in one place. Small floats compute in f32
+hands them to kernels, so an operation's formula is in one place. Small floats compute in f32
 with one rounding at the end; integers wrap.
 """
 
@@ -53,7 +53,7 @@ class Elementwise(Op):
         return found[0]
 
     def operand_shapes(self, *shapes: Shape | None) -> tuple[Shape | None, ...]:
-        """The inputs' shapes as broadcasting sees them (PRelu's slope stands on axis 1)."""
+        """The inputs' shapes as broadcasting sees them (PRelu's slope is aligned to axis 1)."""
         return shapes
 
     def check_dtypes(self, *facts: Fact | None) -> None:
@@ -130,7 +130,7 @@ def program_of(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
     return found
 
 
-# Programs that were asked for: passes ask for one operation's many times.
+# Cached programs: passes request the program of one operation many times.
 _programs: dict[tuple[object, ...], Program] = {}
 _MAX_CACHED_PROGRAMS = 1024
 

@@ -80,7 +80,7 @@ class Reduction(Op):
         return (TensorType(dtype, unknown),)
 
     def programs(self, dtype: DType) -> tuple[Program, Program]:
-        """Prologue and epilogue for elements of a type; between them stand computing types."""
+        """Prologue and epilogue for elements of a type; computing types are between them."""
         wide = computing_dtype(dtype)
         first, last = Builder(), Builder()
         before = self.prologue(first, first.cast(first.input(0, dtype), wide))

@@ -17,7 +17,7 @@ from ..shape_inference import one_dtype, require_rank, tensor
 @dataclass(frozen=True)
 class LabelEncoder(Op):
     """`values[i]` where x is `keys[i]` (NaN is equal to NaN), else the one element of `default`;
-    without a default that is an error. Where a key stands twice, its last value counts."""
+    without a default that is an error. Where a key occurs twice, its last value counts."""
 
     kind: ClassVar[str] = "LabelEncoder"
     version: ClassVar[int] = 0

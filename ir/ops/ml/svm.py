@@ -25,7 +25,7 @@ class SupportVotes(Op):
     the first of equal ones. Probabilities come from prob_a and prob_b (one per pair) by pairwise
     coupling (Wu, Lin, Weng: "Probability estimates for multi-class classification by pairwise
     coupling", 2004); the most probable class may be another. Where the two are empty, the shares
-    of votes stand in their place.
+    of votes replace them.
     """
 
     kind: ClassVar[str] = "SupportVotes"

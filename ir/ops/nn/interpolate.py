@@ -85,7 +85,7 @@ class _Taps:
 
 
 def _taps(size: int, first: Array, weights: Array, *, clamp: bool) -> _Taps:
-    """`weights` [out, taps] of neighbours first, first + 1, ...: those outside stand for the edge
+    """`weights` [out, taps] of neighbours first, first + 1, ...: those outside are the edge
     (`clamp`), or are left out and the rest scaled up."""
     index = first[:, None].astype(np.int64) + np.arange(int(weights.shape[1]))
     inside = (index >= 0) & (index < size)

@@ -164,7 +164,7 @@ class LSTMCell1(LSTMCell):
     weights_format: str = GATES
 
     def gate_order(self) -> list[int]:
-        """Where the gates f, i, c, o stand in the weights. ShapeError for another format."""
+        """Where the gates f, i, c, o are in the weights. ShapeError for another format."""
         order = self.weights_format.lower()
         if sorted(order) != sorted(GATES):
             raise ShapeError("weights_format does not name the gates", got=self.weights_format)

@@ -40,7 +40,7 @@ class Windows:
         auto_pad: str,
         rounding: str = "floor",
     ) -> Windows:
-        """Lists that are empty stand for ones (strides, dilations) and zeros (paddings).
+        """Empty lists mean ones (strides, dilations) and zeros (paddings).
 
         ShapeError where a list's length or a number does not fit the number of spatial axes.
         """

@@ -1,6 +1,6 @@
 """Recurrent cells and sequences: RNN, GRU, LSTM.
 
-A sequence runs a cell over the time axis of [N, T, I] in one or two directions. Gates stand in
+A sequence runs a cell over the time axis of [N, T, I] in one or two directions. Gates are in
 OpenVINO's order: f i c o (LSTM), z r h (GRU). Steps compute in f64 and round their results once.
 """
 

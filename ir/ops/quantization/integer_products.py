@@ -86,7 +86,7 @@ class MatMulInteger(Op):
     """Sums of (a - a_zero) * (b - b_zero) as i32, modulo 2^32.
 
     a and b: u8 or i8, each for itself, rank 2 or more, transposed as the flags say; batch axes as
-    in MatMul. A zero point has its operand's type and is subtracted from the operand as it stands,
+    in MatMul. A zero point has its operand's type and is subtracted from the operand as stored,
     before the transposition: one value, or one per row of the product (a_zero) or column (b_zero),
     1 along the summed axis; batch axes broadcast. Absent: 0.
     """
@@ -133,7 +133,7 @@ class MatMulInteger(Op):
 @dataclass(frozen=True)
 class _ConvInteger(Convolving):
     """Base. Sums of (x - x_zero) * (w - w_zero) as i32, modulo 2^32; x and w: u8 or i8, each for
-    itself. Padding stands for x_zero, so it adds nothing. A zero point has its operand's type:
+    itself. Padding equals x_zero, so it adds nothing. A zero point has its operand's type:
     x_zero is one value; w_zero is one, or one per output channel, 1 along w's other axes."""
 
     version: ClassVar[int] = 0

@@ -157,7 +157,7 @@ class CTCLoss(Op):
 
     logits [N, T, C], logit_length [N], labels [N, T], label_length [N], blank_index: the last class
     by default. Labels are made unique, or collapsed where they repeat, before; without
-    `ctc_merge_repeated` a repeated class stands for a repeated label.
+    `ctc_merge_repeated` a repeated class means a repeated label.
     """
 
     kind: ClassVar[str] = "CTCLoss"

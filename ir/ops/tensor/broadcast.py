@@ -29,7 +29,7 @@ NEGATIVE = "an axis is repeated a negative number of times"
 
 @dataclass(frozen=True)
 class _Broadcast(Op):
-    """Base. Modes: numpy (the output has the target shape), explicit (axis i of the data stands on
+    """Base. Modes: numpy (the output has the target shape), explicit (axis i of the data maps to
     axis axes_mapping[i] of the target), bidirectional (both broadcast to each other)."""
 
     kind: ClassVar[str] = "Broadcast"

@@ -30,7 +30,7 @@ def _share(total: Dim, parts: Dim, what: str) -> Dim:
 
 @dataclass(frozen=True)
 class DepthToSpace(Op):
-    """Channels to blocks of block_size on every spatial axis. blocks_first: the block stands
+    """Channels to blocks of block_size on every spatial axis. blocks_first: the block is
     before the channel in the depth; depth_first: after it."""
 
     kind: ClassVar[str] = "DepthToSpace"

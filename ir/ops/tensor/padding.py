@@ -124,7 +124,7 @@ def pad_array(data: Array, pads: Sequence[tuple[int, int]], mode: str, value: An
 
 
 def _positions(size: int, begin: int, end: int, mode: str) -> Array:
-    """Which element of an axis stands at each place of the padded one."""
+    """The element of an axis at each index of the padded one."""
     listed: Any = np.arange(size)
     return np.pad(listed, (begin, end), mode=mode)  # type: ignore[call-overload]
 

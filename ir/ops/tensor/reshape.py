@@ -90,7 +90,7 @@ class Reshape(Op):
         if exact is not None:
             return exact
         if isinstance(rest, int) and rest == 0:
-            # Axes of nothing cancel, as the symbols do that stand for them.
+            # Axes of nothing cancel, as their symbols do.
             if [*have].count(0) > [*others].count(0):
                 return 0
             kept = (product(d for d in sizes if d != 0) for sizes in (have, others))

@@ -19,8 +19,8 @@ from ..shape_inference import one_dtype, require_dtype, same_size
 
 @dataclass(frozen=True)
 class SearchSorted(Op):
-    """Where each value would stand in its sorted row: before equal elements, or behind them where
-    `right_mode`. sorted [..., n], values [..., m] of the same leading axes; or sorted [n]."""
+    """Insertion points of values in their sorted rows: before equal elements, or behind them
+    where `right_mode`. sorted [..., n], values [..., m] of the same leading axes; or sorted [n]."""
 
     kind: ClassVar[str] = "SearchSorted"
     version: ClassVar[int] = 15

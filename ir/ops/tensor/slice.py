@@ -143,7 +143,7 @@ class StridedSlice(Op):
     """begin:end:strides per axis; masks hold one number per entry.
 
     begin_mask and end_mask: 1 ignores the bound. new_axis_mask inserts an axis of size 1,
-    shrink_axis_mask takes one element and drops the axis, ellipsis_mask (once) stands for all
+    shrink_axis_mask takes one element and drops the axis, ellipsis_mask (once) denotes all
     axes that the other entries leave.
     """
 
@@ -162,7 +162,7 @@ class StridedSlice(Op):
     ellipsis_mask: tuple[int, ...] = ()
 
     def entries(self, count: int, rank: int) -> list[SliceEntry]:
-        """What each of `count` entries, and the rest of `rank` axes, stands for."""
+        """What each of `count` entries, and the rest of `rank` axes, means."""
 
         def is_set(mask: Sequence[int], i: int) -> bool:
             return i < len(mask) and mask[i] == 1

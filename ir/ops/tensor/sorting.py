@@ -95,7 +95,7 @@ class TopK3(TopK1):
 
 @dataclass(frozen=True)
 class TopK(TopK1):
-    """As before; equal elements are always in their own order, which is what `stable` asks for."""
+    """As before; equal elements are always in their own order, which is what `stable` means."""
 
     version: ClassVar[int] = 11
     stable: bool = False
@@ -272,7 +272,7 @@ def _unique_strings(texts: Array) -> tuple[Array, Array, Array, Array]:
 
 @dataclass(frozen=True)
 class Unique(Op):
-    """Distinct elements (or slices along `axis`), where each first stood, which of them each
+    """Distinct elements (or slices along `axis`), where each first occurs, which of them each
     element is, and how often it occurs. Unsorted: in order of first occurrence."""
 
     kind: ClassVar[str] = "Unique"

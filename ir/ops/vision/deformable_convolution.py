@@ -205,7 +205,7 @@ class DeformableConvolution(DeformableConvolution1):
 
 @dataclass(frozen=True)
 class BinaryConvolution(Convolving):
-    """A convolution of signs: 1 and what is not 1 stand for 1 and -1, in data and in `filters`.
+    """A convolution of signs: 1 means 1 and any other value -1, in data and in `filters`.
 
     data [N, C, H, W] numeric, filters [O, C, kernel] of u1; paddings are signs of
     `pad_value`: 0 adds nothing.

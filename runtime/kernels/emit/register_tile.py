@@ -1,6 +1,6 @@
 """What kernels that sum products in register tiles share: the frame, a tile's step along K.
 
-The frame is a record on the stack with the addresses of extras and out where a tile stands, and
+The frame is a record on the stack with the addresses of extras and out of a tile, and
 with the run-time sizes: functions take it instead of a dozen arguments.
 """
 
@@ -44,7 +44,7 @@ class TileFrame:
 
     @property
     def bases(self) -> int:
-        """How many addresses stand in front of the sizes."""
+        """How many addresses precede the sizes."""
         return len(self.walked) + len(self.zeros)
 
     def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:

@@ -22,7 +22,7 @@ from .requantize import Rounded, divisor, quotient, round_to_int32, rounded_byte
 
 @dataclass(frozen=True)
 class Guard:
-    """What an integer division needs: where the lanes stand, and which of them count.
+    """What an integer division needs: the index of the lanes, and which of them count.
 
     `element` is the iteration number of lane 0 (i64), `mask` the active lanes (None: all). A
     division by zero in an active lane stores its number to `scratch` and returns from the kernel.

@@ -52,7 +52,7 @@ def _combiner(f: Function, is_float: bool, product: bool) -> Callable[[Value, Va
 def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a rank spec. UnsupportedOperationError for types without one.
 
-    The best so far stand in the results, in order; an element that is better than the last of
+    The best so far are in the results, in order; an element that is better than the last of
     them moves the worse ones on.
     """
     module, k = _open_kernel(spec.runtime_dims, spec.data.dtype, 2, target, symbol)

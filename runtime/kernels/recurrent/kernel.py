@@ -179,7 +179,7 @@ class RecurrentKernel:
                 self.block(t, (low, high), panel, shape, gates, program, early=early)
 
         with f.if_(self.phased):
-            # Other workers wrote most of the states: ask for all of them at once.
+            # Other workers wrote most of the states: prefetch all of them at once.
             with f.range(begin, end, outer=True) as b:
                 factor = self.row(b, t, again=self.spec.early is not None and not early).factor
                 with f.range(0, self.spec.hidden, 64 // 4, unroll=4) as i:
@@ -208,7 +208,7 @@ class RecurrentKernel:
         last = f.sub(high, 1)
         left, below = f.sub(high, low), 0
         for count in shape.variants:
-            # Beyond the last row stands that row again.
+            # The rows beyond the last one repeat it.
             fits = f.and_(f.icmp("sgt", left, below), f.icmp("sle", left, count))
             below = count
             with f.if_(True if shape.rows == 1 else fits):

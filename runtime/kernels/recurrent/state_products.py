@@ -1,6 +1,6 @@
 """Register tiles of a recurrence's products: some rows of states by some panels of all gates.
 
-Sums are left in memory, where the cell's program finds them: activations are long and would stand
+Sums are left in memory, where the cell's program finds them: activations are long and would be
 once per vector of a tile. Factors are numbers as they lie, or both rounded to bf16. Rounded states
 are copied, of few rows once per step and else once per panel, and lie as a unit wants them: a cell
 of two neighbours each. Without such a unit copies are numbers again, and denormals

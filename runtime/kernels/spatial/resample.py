@@ -199,5 +199,5 @@ class _Resample:
         return self.narrow_results(found)
 
     def fill_outside(self, data: Value, c: Value, tails: Sequence[TailMask | None]) -> list[Value]:
-        """The number that stands outside the data."""
+        """The value of pixels outside the data."""
         return [integer(self.spec.fill, vec(self.lines[1].element, self.lanes)) for _ in tails]

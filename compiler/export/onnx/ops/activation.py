@@ -28,7 +28,7 @@ def _clamp(n: ExportContext) -> Exported:
 
 
 def _prelu(n: ExportContext) -> Exported:
-    """A slope of one number is LeakyRelu's; one of rank 1 stands on the channels."""
+    """A slope of one number is LeakyRelu's; one of rank 1 is aligned to the channels."""
     shape, slope, dtype = n.shape(0), n.shape(1), n.dtype(0)
     known = n.known(1)
     if known is not None and known.size == 1 and n.takes("LeakyRelu", dtype):

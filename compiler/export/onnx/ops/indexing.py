@@ -47,7 +47,7 @@ def _gather_or_zero(n: ExportContext, op: Gather) -> str:
     least = n.add("GreaterOrEqual", places, n.add("Neg", size))
     below = n.add("And", least, n.add("Less", places, size))
     found = _gather_at(n, n.add("Where", below, places, zero))
-    # The mask stands on the axes of the indices.
+    # The mask is aligned to the axes of the indices.
     behind = rank - 1 - axis
     batch = normalize_axis(op.batch_dims, own + 1) if op.batch_dims else 0
     between = list(range(batch, axis))

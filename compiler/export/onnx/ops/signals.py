@@ -76,7 +76,7 @@ def _irdft(n: ExportContext) -> Exported:
 
 
 def _stft(n: ExportContext) -> Exported:
-    """Frames are ONNX's axis before frequencies. A window shorter than a frame stands in its
+    """Frames are ONNX's axis before frequencies. A window shorter than a frame is in its
     middle."""
     op = n.cast_op(STFT)
     known, window = n.known_ints(2), n.fixed_shape(1)

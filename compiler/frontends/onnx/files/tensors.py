@@ -122,7 +122,7 @@ def read_tensor(
     if stored[0] in ("raw_data", "external_data"):
         if dtype is DType.string:
             raise ModelFormatError(
-                "strings stand in string_data",
+                "strings are in string_data",
                 where=where,
                 got=stored[0],
                 expected="string_data",
@@ -213,7 +213,7 @@ def _from_field(
 ) -> Array:
     if name != kind.field:
         raise ModelFormatError(
-            "a tensor's values stand in the field of another type",
+            "a tensor's values are in the field of another type",
             where=where,
             got=f"{name} for {kind.dtype}",
             expected=f"{kind.field} or raw_data",

@@ -38,7 +38,7 @@ def leaky_relu(n: ImportContext) -> Value:
 
 
 def prelu(n: ImportContext) -> Value:
-    """The slope broadcasts as NumPy's do: a vector stands on the last axis. Ours would put a
+    """The slope broadcasts as NumPy's do: a vector is aligned to the last axis. Ours would put a
     vector on axis 1, so it gets the data's rank."""
     x, slope = n.input(0), n.input(1)
     missing = n.rank(x) - n.rank(slope)

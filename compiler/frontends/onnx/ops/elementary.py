@@ -38,7 +38,7 @@ def binary(cls: Callable[..., Op], **attributes: Any) -> ImportFunction:
 
 
 def aligned_binary(cls: Callable[..., Op], **attributes: Any) -> ImportFunction:
-    """Two inputs by the rule before operator set 7: with `broadcast`, the second one stands on
+    """Two inputs by the rule before operator set 7: with `broadcast`, the second one is aligned to
     the axes of the first from `axis` on (at the end where there is no `axis`)."""
 
     def load(n: ImportContext) -> Value:
@@ -49,7 +49,7 @@ def aligned_binary(cls: Callable[..., Op], **attributes: Any) -> ImportFunction:
 
 
 def align_axes(n: ImportContext, a: Value, b: Value) -> Value:
-    """`b` reshaped to stand on the axes of `a` that the attributes `axis` and `broadcast` name."""
+    """`b` reshaped to the axes of `a` that the attributes `axis` and `broadcast` name."""
     if not n.flag("broadcast"):
         if n.shape(a) is not None and n.shape(b) is not None and n.rank(a) != n.rank(b):
             raise n.type_error(

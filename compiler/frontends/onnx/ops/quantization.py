@@ -229,7 +229,7 @@ def _sizes_in_blocks(n: ImportContext, x: Value, axis: int, block: int) -> list[
 def subtract_zero_point(
     n: ImportContext, value: Value, zero: Value | None, wide: DType, column: bool
 ) -> Value:
-    """Value - zero point in a wider type; a vector stands for rows, or for columns."""
+    """Value - zero point in a wider type; a vector is per row, or per column."""
     x = convert_value(n, value, wide)
     if zero is None:
         return x
@@ -308,7 +308,7 @@ def _per_channel(n: ImportContext, value: Value, rank: int, axis: int) -> Value:
 
 
 def _integer_convolution(n: ImportContext, x: int, x_zero: int, w: int, w_zero: int) -> Value:
-    """A convolution of 8-bit integers in 32 bits; padding stands for the zero point."""
+    """A convolution of 8-bit integers in 32 bits; padding equals the zero point."""
     data = subtract_zero_point(n, n.input(x), n.optional(x_zero), DType.i32, column=True)
     filters, zero = n.input(w), n.optional(w_zero)
     check_filters(n, filters)

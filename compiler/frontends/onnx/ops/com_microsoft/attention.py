@@ -1,5 +1,5 @@
 """onnxruntime's attention operators (domain com.microsoft) as products and softmax, which passes
-recognise again, and the embedding that stands before them.
+recognise again, and the embedding before them.
 
 Sizes: batch B, queries S, keys T, heads N, head size H. Source: docs/ContribOperators.md.
 """

@@ -132,7 +132,7 @@ def packed_multi_head_attention(n: ImportContext) -> Value:
 
 
 def _attend_packed(n: ImportContext, parts: list[Value], offsets: int, bias: int) -> Value:
-    """Attention of sequences whose tokens stand behind each other: put at their offsets in a batch
+    """Attention of sequences whose tokens are concatenated: put at their offsets in a batch
     [B, S], and taken from there again."""
     heads, first = n.integer("num_heads"), n.int_value(0)
     grid = n.add(ShapeOf(DType.i64), n.input(offsets))

@@ -101,7 +101,7 @@ def _check(
 
 
 def _by_row(n: ImportContext, data: Array, zero: Array | None, bits: int, block: int) -> Value:
-    """Whole rows of the table, whose blocks stand along the last axis."""
+    """Whole rows of the table, whose blocks are along the last axis."""
     kind, table = n.dtype(n.input(0)), n.input(0)
     if kind in (DType.u4, DType.i4) and data.shape[-1] % 2 == 0:
         # Two codes a byte, the first in the low bits; signed codes about the middle are unsigned.

@@ -35,7 +35,7 @@ def rotary_embedding(n: ImportContext) -> Value:
     turned, heads = n.integer("rotary_embedding_dim", 0), n.integer("num_heads", 0)
     if turned and not heads:
         raise n.error("rotary_embedding_dim needs num_heads", got=turned)
-    # With heads side by side these stand before the last axis, else before the positions.
+    # With heads side by side these are before the last axis, else before the positions.
     sizes = [0, 0, heads, -1] if turned else [0, 0, -1, 2 * _half(n, n.input(2))]
     data = n.add(Reshape(special_zero=True), x, n.ints_value(sizes)) if rank == 3 else x
     if n.rank(positions) == 1:

@@ -63,7 +63,7 @@ def scan(n: ImportContext) -> Imported:
 def scan_of_batch(n: ImportContext) -> Imported:
     """Scan of operation set 8: every input and output has the batch first, time second, and the
     elements of the batch go through the body apart from one another. With lengths each element is
-    cut to its own (one beyond the sequence's end stands for that end), and what it gives is filled
+    cut to its own (one beyond the sequence's end means that end), and what it gives is filled
     up with zeros, as onnxruntime does."""
     proto, count = n.graph("body"), n.integer("num_scan_inputs")
     lengths = n.optional(0)
@@ -127,7 +127,7 @@ def _add_to_body(n: ImportContext, body: GraphBuilder, op: Op, *inputs: Value) -
 
 
 def _slice_first(n: ImportContext, body: GraphBuilder, data: Value, stop: Value) -> Value:
-    """What stands before `stop` (a scalar) on the first axis."""
+    """The elements before `stop` (a scalar) on the first axis."""
     end = with_axis(n, body.graph, Unsqueeze(), stop, 0)
     zero, one = (body.constant(DType.i64, np.array([i]), n.origin) for i in (0, 1))
     return _add_to_body(n, body, Slice(), data, zero, end, one, zero)

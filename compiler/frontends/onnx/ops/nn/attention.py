@@ -58,7 +58,7 @@ def attention(n: ImportContext) -> Imported:
     else:
         found = attend_grouped(n, op, (query, key, value, mask), sizes.shared)
         order = [0, 3, 1, 2, 4]
-    # [B, S, heads..., width]: as it is asked for flat.
+    # [B, S, heads..., width]: as it is requested flat.
     rows = n.add(Transpose(), found, n.ints_value(order))
     if flat:
         whole = n.ints_value([0, 0, sizes.heads * sizes.width])

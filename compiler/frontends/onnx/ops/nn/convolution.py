@@ -98,7 +98,7 @@ def add_convolution(n: ImportContext, x: Value, filters: Value) -> Value:
 
 
 def add_grouped_convolution(n: ImportContext, x: Value, filters: Value) -> Value:
-    """The convolution with filters that stand in their groups already."""
+    """The convolution with filters that are grouped already."""
     kind = Convolution if n.integer("group", 1) == 1 else GroupConvolution
     return n.add(kind(**spatial_attributes(n)), x, filters)
 

@@ -103,7 +103,7 @@ def instance_normalization(n: ImportContext) -> Value:
 
 
 def group_normalization(n: ImportContext) -> Value:
-    """Since version 21, scale and bias stand per channel."""
+    """Since version 21, scale and bias are per channel."""
     x, dtype = n.input(0), n.dtype(n.input(0))
     n.has("stash_type")
     op = GroupNormalization(n.integer("num_groups"), n.number("epsilon", 1e-5))

@@ -206,7 +206,7 @@ def lstm(n: ImportContext, given: tuple[Value, Value] | None = None) -> Imported
 
 
 def dynamic_lstm(n: ImportContext) -> Imported:
-    """onnxruntime's LSTM of 8-bit weights [D, I or H, 4 * H], as an LSTM of the numbers they stand
+    """onnxruntime's LSTM of 8-bit weights [D, I or H, 4 * H], as an LSTM of the numbers they encode
     for. onnxruntime rounds X and each step's states to 8 bits too, to what depends on how its
     threads share the batch; irc does not. (docs/ContribOperators.md of onnxruntime.)"""
 

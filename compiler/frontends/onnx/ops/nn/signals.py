@@ -47,7 +47,7 @@ def dft(n: ImportContext) -> Value:
 
 
 def _dft(n: ImportContext, place: Value) -> Value:
-    """Real or complex numbers stand as 1 or 2 values on the last axis."""
+    """Real or complex numbers are 1 or 2 values on the last axis."""
     x, length = n.input(0), n.optional(1)
     shape = n.shape(x)
     if shape is None or shape[-1] not in (1, 2):
