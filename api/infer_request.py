@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..ir.errors import ExecutionError
+from ..plan.specs.attention import BLOCK_KEYS
 from ..runtime.driver.thread_pool import watch_forks
 from ..runtime.execution.variables import VariableStore
 from .ports import Outputs, PortTable
+
+# Attention adds up keys block by block, from the first on. A masked key adds nothing, so sums do
+# not depend on masked keys as long as the others stay in their blocks and in order.
+ATTENTION_BLOCK_KEYS: Final = BLOCK_KEYS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,6 +78,18 @@ class InferRequest:
         key-value cache forgets its last tokens. InputError for an axis that a value lacks."""
         with self._exclusive_state() as state:
             state.trim(axis, size)
+
+    def state_views(self) -> list[NDArray[Any]]:
+        """The variables' values without a copy, in the model's order: what is written there is what
+        the next run reads. They are valid up to the next run. InputError before the first run."""
+        with self._exclusive_state() as state:
+            return state.views()
+
+    def renew_state(self, sizes: Mapping[int, int]) -> list[NDArray[Any]]:
+        """Give every variable zeros, of these sizes by axis and the model's sizes along others;
+        returns `state_views`. InputError for a size that the model does not allow."""
+        with self._exclusive_state() as state:
+            return state.renew(sizes)
 
     @contextmanager
     def _exclusive_state(self) -> Iterator[VariableStore]:

@@ -12,6 +12,7 @@ from ..ir.errors import InputError, ModelFormatError
 from .cut_logits import HIDDEN, POSITIONS, cut_logits
 
 if TYPE_CHECKING:
+    from ..api.infer_request import InferRequest
     from ..compiler.model import Model
 
 Integers = npt.NDArray[np.int64]
@@ -67,6 +68,29 @@ class Decoder:
         """An empty cache of this many rows."""
         return TokenCache(self, rows)
 
+    def run(
+        self,
+        request: InferRequest,
+        ids: Integers,
+        mask: Integers,
+        positions: Integers,
+        *,
+        order: npt.NDArray[np.int32] | None = None,
+        last: int = 1,
+    ) -> Any:
+        """One run of a request over new columns i64 [rows, columns], with the logits of the last
+        `last` of them. mask: of all columns, the new ones included. order: the row of the cache
+        that each row continues (None: its own)."""
+        rows, count = ids.shape
+        values: dict[str, Any] = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "position_ids": positions,
+            "beam_idx": np.arange(rows, dtype=np.int32) if order is None else order,
+            POSITIONS: np.arange(count - last, count, dtype=np.int64),
+        }
+        return request({name: v for name, v in values.items() if name in self.inputs})
+
 
 class TokenCache:
     """Rows of tokens whose keys and values a request holds. Rows of different lengths are padded
@@ -87,6 +111,10 @@ class TokenCache:
     def nbytes(self) -> int:
         """Bytes of keys and values."""
         return self._request.state_nbytes()
+
+    def state_views(self) -> list[npt.NDArray[Any]]:
+        """Keys and values [rows, heads, columns, size] per variable, valid up to the next run."""
+        return self._request.state_views()
 
     def select(self, rows: Sequence[int]) -> None:
         """The rows of the cache from the next run on: row i continues what was row rows[i]."""
@@ -136,16 +164,9 @@ class TokenCache:
         mask = np.concatenate([self.mask, valid], axis=1)
         before = self.mask.sum(axis=1, keepdims=True)
         positions = np.maximum(before + np.cumsum(valid, axis=1) - 1, 0)
-        count = ids.shape[1]
-        values: dict[str, Any] = {
-            "input_ids": ids,
-            "attention_mask": mask,
-            "position_ids": positions,
-            "beam_idx": self._order,
-            POSITIONS: np.arange(count - last, count, dtype=np.int64),
-        }
-        inputs = self._decoder.inputs
-        outputs = self._request({name: v for name, v in values.items() if name in inputs})
+        outputs = self._decoder.run(
+            self._request, ids, mask, positions, order=self._order, last=last
+        )
         self.mask = mask
         self._order = np.arange(len(ids), dtype=np.int32)
         return outputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from .language_model import LanguageModel
 from .model_reader import read_language_model
 from .result import Generation, TextPiece
 from .sampling import GenerationOptions, make_options
+
+if TYPE_CHECKING:
+    from .batching.engine import GenerationEngine
 
 # A text to continue, or messages to answer.
 Prompt: TypeAlias = "str | Messages"
@@ -121,6 +124,23 @@ class LLM:
         """A conversation that keeps its cache between turns. system: the system message."""
         return ChatSession(
             self.decoder, self.settings, self._require_template(), system, self.config.name
+        )
+
+    def engine(
+        self, *, max_rows: int = 8, queue_size: int = 128, prefill_chunk: int = 128
+    ) -> GenerationEngine:
+        """Continuous batching for requests of several threads or tasks (batching/engine.py)."""
+        from .batching.engine import GenerationEngine
+        from .batching.row_pool import takes_gaps
+
+        return GenerationEngine(
+            self.decoder,
+            self.settings,
+            self.encode,
+            takes_gaps=takes_gaps(self.config, self.settings.context_length),
+            max_rows=max_rows,
+            queue_size=queue_size,
+            prefill_chunk=prefill_chunk,
         )
 
     def embed(self, texts: str | Sequence[str]) -> npt.NDArray[np.float32]:

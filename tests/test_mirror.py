@@ -35,6 +35,7 @@ TESTED_IN = {
     "cli/commands/chat.py": "cli/commands/test_generate.py",
     "llm/language_model.py": "llm/test_llm.py",
     "llm/model_reader.py": "llm/test_llm.py",
+    "llm/batching/generation_task.py": "llm/batching/test_engine.py",
     "llm/result.py": "llm/test_llm.py",
     "llm/generation.py": "llm/test_llm.py",
     "cli/drawing/*.py": "cli/drawing/test_page.py",

@@ -15,6 +15,9 @@ from .checks import spec_error, types_of
 
 # Rows of keys and values beyond this do not fit the kernel's scratch.
 MAX_HEAD: Final = 1024
+# Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
+# panel of queries takes a third of the first cache.
+BLOCK_KEYS: Final = 128
 
 
 @dataclass(frozen=True)

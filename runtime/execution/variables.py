@@ -85,17 +85,42 @@ class VariableStore:
         name, type_ = self.variables[number].name, self.type(number)
         array = np.array(native_order(value), order="C")
         check_tensor(name, type_, array)
-        for size, wanted in zip(array.shape, type_.shape or array.shape, strict=True):
-            low, high = bounds(wanted)
-            if size < (low or 0) or (high is not None and size > high):
-                raise InputError(
-                    f"the value does not fit variable {name!r}",
-                    got=list(array.shape),
-                    expected=str(type_),
-                )
+        _require_sizes(name, type_, array.shape)
         axes = self.variables[number].axes
         array = np.ascontiguousarray(array.transpose(axes)) if axes else array
         self.values[number] = array.astype(array.dtype.newbyteorder("="), copy=False)
+
+    def views(self) -> list[Array]:
+        """The values themselves, in the order of axes that callers see: what is written there is
+        what the next run reads. InputError for a variable without a value."""
+        found: list[Array] = []
+        for variable, value in zip(self.variables, self.values, strict=True):
+            if value is None:
+                raise InputError(
+                    f"variable {variable.name!r} has no value yet",
+                    expected="a run, or a value, before its memory is used",
+                )
+            axes = variable.axes
+            found.append(value.transpose(np.argsort(axes)) if axes else value)
+        return found
+
+    def renew(self, sizes: Mapping[int, int]) -> list[Array]:
+        """Give every variable zeros of these sizes along axes, and of its type's sizes along
+        others, in memory of its own; returns `views`. InputError where a size does not fit."""
+        made: list[Array] = []
+        for n, v in enumerate(self.variables):
+            least = least_value(self.type(n))
+            shape = tuple(sizes.get(axis, size) for axis, size in enumerate(least.shape))
+            _require_sizes(v.name, self.type(n), shape)
+            stored = tuple(shape[a] for a in v.axes) if v.axes else shape
+            count = math.prod(stored) * least.itemsize
+            # Room to grow: pages that are never touched cost nothing.
+            memory = aligned_bytes(2 * count if v.axes else count)
+            if v.axes:
+                self._memory[n][0] = memory
+            made.append(memory[:count].view(least.dtype).reshape(stored))
+        self.values = list(made)
+        return self.views()
 
     def reset(self) -> None:
         """Forget all values; memory is kept."""
@@ -226,6 +251,18 @@ class VariableStore:
             side = 1 - self._side[n]
             if mine and len(self._memory[n][side]) and starts_in(value, self._memory[n][side]):
                 self._side[n] = side
+
+
+def _require_sizes(name: str, type_: TensorType, shape: Sequence[int]) -> None:
+    """InputError where a variable's type allows another size only."""
+    for size, wanted in zip(shape, type_.shape or shape, strict=True):
+        low, high = bounds(wanted)
+        if size < (low or 0) or (high is not None and size > high):
+            raise InputError(
+                f"the value does not fit variable {name!r}",
+                got=list(shape),
+                expected=str(type_),
+            )
 
 
 def starts_in(value: Array, memory: Array) -> bool:

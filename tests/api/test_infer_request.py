@@ -291,3 +291,24 @@ def test_the_stand_in_for_openvino_keeps_state(tmp_path: Path) -> None:
         found += [compiled([rows(1)])[0].tolist() for _ in range(2)]
         seen.append(found)
     assert seen[0] == seen[1]
+
+
+def test_state_is_read_and_written_in_place_and_given_other_sizes(tmp_path: Path) -> None:
+    net = irc.compile_model(decoder(tmp_path / "m.xml"))
+    held, other = net.create_infer_request(), net.create_infer_request()
+    with pytest.raises(irc.InputError, match="has no value yet"):
+        held.state_views()
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((1, n, 32)).astype(np.float32) for n in (5, 1))
+    held({"x": x})
+    before = [v.copy() for v in held.state_views()]
+    assert [v.shape for v in before] == [s.state.shape for s in held.query_state()]
+    for target, source in zip(other.renew_state({2: 5}), before, strict=True):
+        assert target.shape == source.shape and not target.any()
+        target[...] = source
+    for _ in range(3):
+        np.testing.assert_array_equal(held({"x": y})[0], other({"x": y})[0])
+    other.state_views()[0][...] = 0
+    assert not other.query_state()[0].state.any()
+    with pytest.raises(irc.InputError, match="does not fit variable"):
+        other.renew_state({1: 7})

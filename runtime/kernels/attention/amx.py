@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ....plan.specs.attention import AttentionSpec
+from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
@@ -26,7 +26,7 @@ from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask
 from ..gemm.packing.pack_cells import Side, cells_of_rows
 from ..gemm.packing.panels import transpose_square
-from .products import BLOCK_KEYS, Products
+from .products import Products
 
 _TILES: Final = AmxTiles((AMX_ROWS, AMX_ROWS))
 

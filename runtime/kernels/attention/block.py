@@ -12,12 +12,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
-from ....plan.specs.attention import AttentionSpec
+from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
 from ...llvmir.builder import StackVariable
 from ...llvmir.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
 from ...vecmath.exp import exp_falling, tanh
 from ..gemm.packing.pack_cells import Side, cells_of_rows
-from .products import BLOCK_KEYS, Products
+from .products import Products
 
 _MINUS = -float("inf")
 

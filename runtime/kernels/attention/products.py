@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from ....ir.dtype import DType
 from ....ir.scalar.builder import identity
 from ....plan.packing.panel_params import cell_depth, panel_width
-from ....plan.specs.attention import AttentionSpec
+from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
 from ....plan.specs.base import Operand
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -25,9 +25,6 @@ from ..gemm.micro import MicroKernels
 from ..gemm.packing.panels import pack_a_function
 from ..gemm.tiling import choose_tiling, tile_rows, uncrowded_rows
 
-# Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
-# panel of queries takes a third of the first cache.
-BLOCK_KEYS: Final = 128
 F32 = DType.f32
 
 

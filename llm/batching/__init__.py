@@ -1,0 +1,1 @@
+"""Continuous batching: requests join and leave one batch between steps."""
