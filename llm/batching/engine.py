@@ -294,6 +294,10 @@ class GenerationEngine:
 def _as_execution_error(error: Exception) -> ExecutionError:
     if isinstance(error, ExecutionError):
         return error
-    made = ExecutionError("the model could not run", got=f"{type(error).__name__}: {error}"[:400])
+    made = ExecutionError(
+        "the model could not run",
+        got=f"{type(error).__name__}: {error}"[:400],
+        fix="use fewer rows or shorter texts where memory is short",
+    )
     made.__cause__ = error
     return made

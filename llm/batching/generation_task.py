@@ -76,7 +76,7 @@ class GenerationTask:
         with self._changed:
             if not self._changed.wait_for(lambda: self.is_done, timeout):
                 raise TimeoutError("the text has not ended yet")
-        return self._finished()
+        return self._require_result()
 
     def partial(self) -> Generation:
         """The text so far, whatever became of the request."""
@@ -93,7 +93,7 @@ class GenerationTask:
                 at += len(found)
                 yield from found
                 if done:
-                    self._finished()
+                    self._require_result()
                     return
         finally:
             if not self.is_done:
@@ -117,7 +117,7 @@ class GenerationTask:
                 for piece in found:
                     yield piece
                 if done:
-                    self._finished()
+                    self._require_result()
                     return
                 if not found:
                     await event.wait()
@@ -133,9 +133,9 @@ class GenerationTask:
     async def _wait(self) -> Generation:
         async for _ in self:
             pass
-        return self._finished()
+        return self._require_result()
 
-    def _finished(self) -> Generation:
+    def _require_result(self) -> Generation:
         if self._error is not None:
             raise self._error
         assert self._result is not None
