@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ir.errors import UsageError
+from .constraint import make_constraint
 from .decoder import TokenCache
 from .result import FinishReason, Generation, GenerationStats, TextPiece
 from .sampling import GenerationOptions, Sampler, TokenLogprob
@@ -48,7 +49,8 @@ class TextRow:
 
     def __init__(self, settings: TextSettings, options: GenerationOptions, prompt: Sequence[int]):
         self._settings, self._options = settings, options
-        self._sampler = Sampler(options, prompt)
+        constraint = make_constraint(settings.tokenizer, sorted(settings.end_tokens), options)
+        self._sampler = Sampler(options, prompt, constraint)
         self._decode = settings.tokenizer.stream()
         assert not isinstance(options.stop, str)
         self._stops = StopMatcher(options.stop)

@@ -6,6 +6,7 @@ top-p, min-p.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ir.errors import UsageError
+from .constraint import MAX_GRAMMAR_CHARACTERS, TokenConstraint
 
 Row = npt.NDArray[np.float32]
 MAX_LOGPROBS = 100
@@ -32,7 +34,9 @@ class GenerationOptions:
     of it. seed: of the draws; every row of a batch draws from a generator of its own with this
     seed. num_beams: rows of a beam search, 1 for none. logprobs: how many of the most likely tokens
     to give with their log-probabilities per position, None for none. ignore_eos: generate on after
-    an end token.
+    an end token. json_schema: a JSON schema (a mapping, or its text) that the text fulfils; or
+    grammar: one in Lark's form that it follows (extra `constrain`). A text that max_tokens cuts is
+    the beginning of one that does.
     """
 
     max_tokens: int = 256
@@ -46,6 +50,8 @@ class GenerationOptions:
     num_beams: int = 1
     logprobs: int | None = None
     ignore_eos: bool = False
+    json_schema: str | Mapping[str, Any] | None = None
+    grammar: str | None = None
 
     def __post_init__(self) -> None:
         stops = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -63,12 +69,44 @@ class GenerationOptions:
         _require_number("top_p", self.top_p, 0.0, 1.0, above=True)
         _require_number("min_p", self.min_p, 0.0, 1.0)
         _require_number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, above=True)
+        self._check_constraint()
         if self.num_beams > 1 and self.temperature > 0:
             raise UsageError(
                 "a beam search draws no tokens",
                 got=f"num_beams={self.num_beams}, temperature={self.temperature}",
                 fix="use temperature=0, or num_beams=1",
             )
+
+    def _check_constraint(self) -> None:
+        if isinstance(self.json_schema, Mapping):
+            try:
+                text = json.dumps(self.json_schema)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise UsageError(
+                    "json_schema is not JSON", got=str(error)[:200], expected="a JSON schema"
+                ) from None
+            object.__setattr__(self, "json_schema", text)
+        for name in ("json_schema", "grammar"):
+            value = getattr(self, name)
+            fits = value is None or (
+                isinstance(value, str) and 0 < len(value) <= MAX_GRAMMAR_CHARACTERS
+            )
+            got = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
+            _require(fits, name, got, f"a text of at most {MAX_GRAMMAR_CHARACTERS} characters")
+        if self.json_schema is None and self.grammar is None:
+            return
+        others = {
+            "json_schema and grammar": self.json_schema is not None and self.grammar is not None,
+            "num_beams": self.num_beams > 1,
+            "ignore_eos": self.ignore_eos,
+        }
+        for name, given in others.items():
+            if given:
+                raise UsageError(
+                    "options exclude one another",
+                    got=f"a constraint on the text, and {name}",
+                    expected="json_schema or grammar, without num_beams and ignore_eos",
+                )
 
 
 def _require(holds: bool, name: str, got: object, expected: str) -> None:
@@ -121,16 +159,25 @@ def find_top(values: npt.NDArray[Any], count: int) -> npt.NDArray[np.intp]:
 class Sampler:
     """Chooses the tokens of one row. `seen`: tokens of the prompt, for the repetition penalty."""
 
-    def __init__(self, options: GenerationOptions, seen: Sequence[int] = ()) -> None:
-        self.options = options
+    def __init__(
+        self,
+        options: GenerationOptions,
+        seen: Sequence[int] = (),
+        constraint: TokenConstraint | None = None,
+    ) -> None:
+        self.options, self._constraint = options, constraint
         self._seen = set(seen)
         self._random = np.random.default_rng(options.seed) if options.temperature > 0 else None
 
     def choose(self, logits: Row) -> tuple[int, TokenLogprob | None]:
         """The next token for logits f32 [V], and its log-probabilities where they are wanted."""
         processed = self.penalize(logits)
+        if self._constraint is not None:
+            processed = self._constraint.mask(processed)
         token = int(processed.argmax()) if self._random is None else self._draw(processed)
         self._seen.add(token)
+        if self._constraint is not None:
+            self._constraint.accept(token)
         count = self.options.logprobs
         if count is None:
             return token, None

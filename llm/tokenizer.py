@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
 
@@ -19,6 +19,7 @@ class Tokenizer:
 
     def __init__(self, library: Library, vocabulary: int | None = None) -> None:
         self.library = library
+        self.guide: Any = None  # llguidance's form of it, once a text is constrained
         self.vocabulary = vocabulary or library.get_vocab_size(with_added_tokens=True)
 
     def encode(self, text: str, add_special: bool = True) -> list[int]:

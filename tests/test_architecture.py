@@ -58,6 +58,7 @@ FENCES = {
     "grpc": ("serve/rpc/",),
     "tokenizers": ("llm/",),
     "jinja2": ("llm/",),
+    "llguidance": ("llm/constraint.py",),
 }
 # Import circles that may stay, each by one of its modules and its size. Imports that type checkers
 # alone see (TYPE_CHECKING) count as well.
