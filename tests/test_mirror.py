@@ -88,6 +88,11 @@ TESTED_IN = {
     "compiler/user_extensions.py": "api/test_extensions.py",
     "compiler/legality.py": "compiler/passes/quantize/test_recognize_qdq.py",
     "compiler/lowering/build/gemm_axes.py": "compiler/lowering/ops/test_matmul.py",
+    "compiler/lowering/build/runtime_checks.py": "compiler/lowering/test_runtime_checks.py",
+    "compiler/lowering/build/loop_in_place.py": "models/test_listed_loops.py",
+    "compiler/lowering/build/output_placement.py": (
+        "compiler/lowering/build/test_concat_in_place.py"
+    ),
     "compiler/lowering/build/*.py": "compiler/lowering/test_lower.py",
     "compiler/lowering/control/*.py": "models/test_control_flow.py",
     "compiler/lowering/op_table.py": "compiler/lowering/test_lower.py",
@@ -100,11 +105,6 @@ TESTED_IN = {
     "compiler/lowering/ops/group_norm.py": "models/test_group_norms.py",
     "compiler/lowering/ops/recurrent_step.py": "compiler/lowering/ops/test_recurrent.py",
     "compiler/lowering/ops/*.py": "compiler/lowering/test_lower.py",
-    "compiler/lowering/schedule/runtime_checks.py": "compiler/lowering/test_runtime_checks.py",
-    "compiler/lowering/schedule/loop_in_place.py": "models/test_listed_loops.py",
-    "compiler/lowering/schedule/output_placement.py": (
-        "compiler/lowering/schedule/test_concat_in_place.py"
-    ),
     "compiler/lowering/schedule/*.py": "compiler/lowering/test_plans.py",
     "compiler/model.py": "api/test_errors.py",
     "compiler/options.py": "api/test_bad_arguments.py",

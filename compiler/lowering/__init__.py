@@ -1,4 +1,4 @@
-"""Lowering: an optimised graph and a Target in, a plan out."""
+"""RegionLowering: an optimised graph and a Target in, a plan out."""
 
 from .lower import lower
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from ...ir import ops
-from ...ir.graph import Graph, Value
+from ...ir.errors import VerificationError
+from ...ir.graph import Graph
 from ...ir.op import Op
 from ...ir.ops.math.elementwise import Elementwise
 from ...ir.ops.math.reduce import Reduction
@@ -16,7 +17,7 @@ from ...ir.ops.nn.normalize import MVN, LayerNorm, RMSNorm
 from ...ir.types import TensorType
 from ..compressed_weights import is_read_compressed
 from ..legality import NATIVE
-from .build.op_lowering import Lowering
+from .build.region_lowering import RegionLowering
 from .ops.attention import lower_attention, refuse_attention
 from .ops.convolution import byte_ports, lower_convolution, refuse_convolution
 from .ops.data_movement import (
@@ -93,7 +94,7 @@ class Lowerer(Generic[OpT]):
     """
 
     ops: tuple[type[OpT], ...]
-    lower: Callable[[Lowering, int, OpT], None]
+    lower: Callable[[RegionLowering, int, OpT], None]
     data: tuple[int, ...] | None = None
     refuse: Callable[[Graph, int, OpT], str | None] = always_lowerable
     ports: Callable[[Graph, int, OpT], tuple[int, ...]] | None = None
@@ -137,7 +138,9 @@ def _refuse_reduce(graph: Graph, node: int, op: Reduction) -> str | None:
     return "the axes are known at run time only" if reduced_axes(graph, node) is None else None
 
 
-def _lower_gather(low: Lowering, node: int, op: ops.Gather1 | ops.Gather7 | ops.Gather) -> None:
+def _lower_gather(
+    low: RegionLowering, node: int, op: ops.Gather1 | ops.Gather7 | ops.Gather
+) -> None:
     if isinstance(op, ops.Gather1) or op.batch_dims == 0:
         lower_gather(low, node, op)
     else:
@@ -167,7 +170,7 @@ def _refuse_dequantize(graph: Graph, node: int, op: Op) -> str | None:
     return None if is_read_compressed(graph, node) else "no product reads the integers"
 
 
-def _lower_nothing(low: Lowering, node: int, op: Op) -> None:
+def _lower_nothing(low: RegionLowering, node: int, op: Op) -> None:
     """What its readers compute themselves."""
 
 
@@ -253,6 +256,15 @@ def _entry_of(op: Op) -> Lowerer[Any] | None:
     return LOWERERS.get(type(op)) or next(families, None)
 
 
+def lower_node(low: RegionLowering, node: int) -> None:
+    """Add the steps of a native node without bodies."""
+    op = low.graph.op(node)
+    entry = _KNOWN if is_known_sizes(low.graph, node) else _entry_of(op)
+    if entry is None:
+        raise VerificationError("a node without a kernel is lowered", got=op.kind)
+    entry.lower(low, node, op)
+
+
 def lowerer_of(graph: Graph, node: int) -> Lowerer[Any] | str:
     """How a node is lowered to native code, or why it can't be."""
     op = graph.op(node)
@@ -281,10 +293,3 @@ def lowerer_of(graph: Graph, node: int) -> Lowerer[Any] | str:
 def has_kernel(graph: Graph, node: int) -> bool:
     """Whether a node is lowered to native code."""
     return isinstance(lowerer_of(graph, node), Lowerer)
-
-
-def runtime_inputs(graph: Graph, node: int, lowerer: Lowerer[Any] | None) -> list[Value]:
-    """The inputs that a node reads at run time."""
-    inputs = graph.inputs(node)
-    ports = range(len(inputs)) if lowerer is None or lowerer.data is None else lowerer.data
-    return [v for p in ports if p < len(inputs) and (v := inputs[p]) is not None]

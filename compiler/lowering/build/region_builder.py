@@ -28,8 +28,8 @@ from ....plan.plan import (
 )
 from ....plan.specs.base import Operand, RuntimeDim, Size, Spec, Split
 from ...strided_view import Part, View, are_equal, is_contiguous, row_major
-from ..schedule.in_place import reuse_inputs
-from ..schedule.kernel_sharing import share_kernels
+from .in_place import reuse_inputs
+from .kernel_sharing import share_kernels
 
 
 class SizeCollector:

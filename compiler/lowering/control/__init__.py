@@ -1,1 +1,1 @@
-"""Lowering of control flow and variables."""
+"""RegionLowering of control flow and variables."""

@@ -7,8 +7,6 @@ body does is all native. Anything else is steered by Python, with a plan per bod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,40 +20,28 @@ from ....ir.ops.control_flow.loops import BodyInput, slice_count
 from ....ir.types import TensorType, Type, normalize_axis
 from ...legality import NATIVE
 from ..build.region_builder import fits
+from ..schedule.role import NativeControl, Role, Trips
 
 Iterating = Loop | TensorIterator
-Roles = Callable[[Graph], Mapping[int, Any]]
+# Assigns roles to the nodes of a body.
+DecideRoles = Callable[[Graph], Mapping[int, Role]]
 
 # More iterations than anybody waits for.
 NO_LIMIT = 1 << 61
 _COUNTERS = (DType.i32, DType.i64)
 
 
-@dataclass(frozen=True)
-class Trips:
-    """How often a loop runs: at most `most` times, by the number in `count` and the conditions
-    `first` (values outside) and `again` (a value of the body) where they are not None."""
-
-    most: Dim
-    count: Value | None = None
-    first: Value | None = None
-    again: Value | None = None
-
-    @property
-    def certain(self) -> bool:
-        """Whether it runs exactly `most` times."""
-        return self.count is None and self.first is None and self.again is None
-
-
-def refuse_control(
-    graph: Graph, node: int, op: If | Iterating, known: set[str], roles: Roles
-) -> str | None:
-    """Why the driver does not run control flow itself, or None."""
+def match_control(
+    graph: Graph, node: int, op: If | Iterating, known: set[str], decide_roles: DecideRoles
+) -> NativeControl | str:
+    """Control flow that the driver runs itself, or why it does not."""
     for value in (*graph.inputs(node), *graph.values(node)):
         if value is not None and (found := _refuse_type(graph.type(value))) is not None:
             return found
+    bodies: list[Mapping[int, Role] | None] = []
     for body in op.bodies():
         if failure(body) is not None:
+            bodies.append(None)
             continue
         results = [body.type(body.input(r, 0)) for r in body.results]
         for type_ in (*(body.type(Value(p)) for p in body.parameters), *results):
@@ -64,10 +50,17 @@ def refuse_control(
             sizes = [d for d in _tensor(type_).shape or () if isinstance(d, Expr)]
             if any(s.name not in known for d in sizes for s in d.symbols()):
                 return "sizes of its body are not known before"
-        for inner, role in roles(body).items():
-            if role.lowerer is None:
+        roles = decide_roles(body)
+        for inner, role in roles.items():
+            if not role.native:
                 return f"in its body: {body.op(inner).kind}, {role.reason}"
-    return _refuse_if(graph, node, op) if isinstance(op, If) else _refuse_loop(graph, node, op)
+        bodies.append(roles)
+    if isinstance(op, If):
+        return _refuse_if(graph, node, op) or NativeControl(None, tuple(bodies))
+    trips = _trips_of(graph, node, op)
+    if isinstance(trips, str):
+        return trips
+    return _refuse_loop(graph, node, op, trips) or NativeControl(trips, tuple(bodies))
 
 
 def _refuse_type(type_: Type) -> str | None:
@@ -95,7 +88,7 @@ def _refuse_if(graph: Graph, node: int, op: If) -> str | None:
     return None
 
 
-def trips_of(graph: Graph, node: int, op: Iterating) -> Trips | str:
+def _trips_of(graph: Graph, node: int, op: Iterating) -> Trips | str:
     """How often a loop runs, or why the driver cannot know."""
     inputs = graph.inputs(node)
     counts: list[Dim] = []
@@ -160,11 +153,8 @@ def slice_bounds(port: BodyInput, size: Dim) -> tuple[Dim, Dim]:
     return tuple(at if at >= 0 else size + at + 1 for at in (port.start, port.end))  # pyright: ignore[reportReturnType]
 
 
-def _refuse_loop(graph: Graph, node: int, op: Iterating) -> str | None:
-    inputs, trips = graph.inputs(node), trips_of(graph, node, op)
-    if isinstance(trips, str):
-        return trips
-    body = op.body
+def _refuse_loop(graph: Graph, node: int, op: Iterating, trips: Trips) -> str | None:
+    inputs, body = graph.inputs(node), op.body
     results = [body.type(body.input(r, 0)) for r in body.results]
     for parameter, port in zip(body.parameters, op.ports, strict=True):
         type_ = body.type(Value(parameter))

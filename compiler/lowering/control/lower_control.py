@@ -18,21 +18,20 @@ from ....ir.ops.control_flow.loops import BodyInput, BodyOutput
 from ....ir.types import normalize_axis
 from ....plan.plan import BRANCH, JUMP, LOOP, LOOP_END, ControlStep, SizeCheck
 from ...strided_view import View, are_equal, is_contiguous
-from ..build.op_lowering import Lowering, require_match
-from ..op_table import Lowerer
+from ..build.loop_in_place import write_in_place
+from ..build.output_placement import propagate_output_buffers
+from ..build.region_lowering import RegionLowering
+from ..build.runtime_checks import checks_inside
+from ..op_table import lower_node
 from ..ops.squeeze_excite import lower_excite
-from ..schedule.fusion import decide_fusion
-from ..schedule.loop_in_place import write_in_place
-from ..schedule.output_placement import propagate_output_buffers
-from ..schedule.partition import decide_roles
-from ..schedule.role import Role
-from ..schedule.runtime_checks import checks_inside
-from .eligibility import Trips, index_parameter, slice_bounds, trips_of
+from ..schedule.role import Trips
+from ..schedule.schedule import Schedule
+from .eligibility import index_parameter, slice_bounds
 
 Iterating = Loop | TensorIterator
 
 
-def lower_native(low: Lowering, roles: Mapping[int, Role], node: int) -> None:
+def lower_native(low: RegionLowering, node: int) -> None:
     """The steps of a native node; of what an anchor takes along, at the end of its chain."""
     if node in low.fusion.skipped or node in low.fusion.absorbed:
         return
@@ -40,59 +39,36 @@ def lower_native(low: Lowering, roles: Mapping[int, Role], node: int) -> None:
         lower_excite(low, node)
         return
     node = low.fusion.anchor_of.get(node, node)
-    found = roles[node].lowerer
-    assert found is not None
-    found.lower(low, node, low.graph.op(node))
-
-
-def lower_control(low: Lowering, node: int, op: If | Iterating) -> None:
-    """The steps of an If or a loop that refuse_control accepts."""
+    op = low.graph.op(node)
     if isinstance(op, If):
         _lower_if(low, node, op)
-    else:
+    elif isinstance(op, Iterating):
         _lower_loop(low, node, op)
+    else:
+        lower_node(low, node)
 
 
-# How the partition lowers control flow that runs natively.
-CONTROL = Lowerer((If, Loop, TensorIterator), lower_control)
+def _lower_body(inner: RegionLowering) -> None:
+    nodes = tuple(inner.schedule.roles)
+    propagate_output_buffers(inner, nodes, nodes)
+    for node in nodes:
+        lower_native(inner, node)
 
 
-def _enter(low: Lowering, body: Graph) -> tuple[Lowering, dict[int, Role]]:
-    """The state of lowering a body into the same region, and its nodes' roles."""
-    roles = decide_roles(body, CONTROL)
-    fusion = decide_fusion(body, dict.fromkeys(roles, True), dict.fromkeys(roles, 0))
-    inner = Lowering(
-        body,
-        low.target,
-        low.options,
-        fusion,
-        region=low.region,
-        weights=low.weights,
-        constants=low.constants,
-    )
-    return inner, roles
-
-
-def _lower_body(inner: Lowering, roles: dict[int, Role]) -> None:
-    propagate_output_buffers(inner, list(roles), roles, roles)
-    for node in roles:
-        lower_native(inner, roles, node)
-
-
-def _unsplit_buffer(low: Lowering, value: Value) -> int:
+def _unsplit_buffer(low: RegionLowering, value: Value) -> int:
     """A buffer that holds a value and nothing else."""
     view = low.view(value)
     found = low.region.whole_buffer(view)
     return _copy_view(low, view, low.name(value.node)).buffer if found is None else found
 
 
-def _copy_view(low: Lowering, view: View, name: str) -> View:
+def _copy_view(low: RegionLowering, view: View, name: str) -> View:
     copy = low.region.allocate(view.dtype, view.shape, name)
     low.copy(view, copy, name, (name,))
     return copy
 
 
-def _lower_if(low: Lowering, node: int, op: If) -> None:
+def _lower_if(low: RegionLowering, node: int, op: If) -> None:
     region = low.region
     name, sources = low.name(node), low.sources(node)
     condition = _unsplit_buffer(low, low.graph.input(node, 0))
@@ -100,13 +76,14 @@ def _lower_if(low: Lowering, node: int, op: If) -> None:
     # What a branch reads exists before it; a view that is made inside belongs to the branch alone.
     fed = [None if value is None else low.view(value) for value in low.graph.inputs(node)]
     branch = region.control(ControlStep(BRANCH, 0, condition=condition, name=name, sources=sources))
+    first, second = zip(op.bodies(), low.schedule.bodies[node], strict=True)
     taken = _lower_branch(
-        low, node, op.then_body, [fed[i] for i in op.then_inputs], op.then_outputs, outs
+        low, node, *first, [fed[i] for i in op.then_inputs], op.then_outputs, outs
     )
     skip = region.control(ControlStep(JUMP, 0, name=name, sources=sources))
     region.lead(branch, skip + 1)
     other = _lower_branch(
-        low, node, op.else_body, [fed[i] for i in op.else_inputs], op.else_outputs, outs
+        low, node, *second, [fed[i] for i in op.else_inputs], op.else_outputs, outs
     )
     region.lead(skip, len(region.steps))
     for check, end in ((taken, skip), (other, len(region.steps))):
@@ -115,39 +92,40 @@ def _lower_if(low: Lowering, node: int, op: If) -> None:
 
 
 def _lower_branch(
-    low: Lowering,
+    low: RegionLowering,
     node: int,
     body: Graph,
+    schedule: Schedule | None,
     fed: Sequence[View | None],
     given: Sequence[int],
     outs: Sequence[View],
 ) -> int | None:
     """The steps of a branch; its CHECK, if it has one."""
-    why = failure(body)
-    if why is not None:
+    if schedule is None:
+        why = failure(body) or ""
         never = SizeCheck(low.region.dim(0), low.region.dim(1), why, low.name(node))
         return low.region.ask([never], low.name(node))
-    inner, roles = _enter(low, body)
+    inner = low.enter_body(schedule)
     for parameter, view in zip(body.parameters, fed, strict=True):
         assert view is not None
         inner.views[Value(parameter)] = view
     values = [body.input(body.results[k], 0) for k in given]
     for value, out in zip(values, outs, strict=True):
-        if value.node in roles:
+        if value.node in inner.schedule.roles:
             inner.placed.setdefault(value, out)
-    check = low.region.ask(checks_inside(inner, roles), low.name(node))
-    _lower_body(inner, roles)
+    check = low.region.ask(checks_inside(inner), low.name(node))
+    _lower_body(inner)
     for value, out in zip(values, outs, strict=True):
         if (view := inner.view(value)) != out:
             inner.copy(view, out, inner.name(value.node), inner.sources(value.node))
     return check
 
 
-def _lower_loop(low: Lowering, node: int, op: Iterating) -> None:  # noqa: C901 - the parts of a loop in the order of its plan
+def _lower_loop(low: RegionLowering, node: int, op: Iterating) -> None:  # noqa: C901 - the parts of a loop in the order of its plan
     region, inputs = low.region, low.graph.inputs(node)
-    trips = require_match(trips_of(low.graph, node, op))
-    body, name = op.body, low.name(node)
-    inner, roles = _enter(low, body)
+    control, (schedule,) = low.schedule.roles[node].control, low.schedule.bodies[node]
+    assert control is not None and control.trips is not None and schedule is not None
+    trips, body, name, inner = control.trips, op.body, low.name(node), low.enter_body(schedule)
     step = ControlStep(LOOP, 0, trips=region.dim(trips.most), name=name, sources=low.sources(node))
     if trips.count is not None:
         step = replace(step, count=_unsplit_buffer(low, trips.count))
@@ -189,10 +167,10 @@ def _lower_loop(low: Lowering, node: int, op: Iterating) -> None:  # noqa: C901 
     ]
     parts += [(body.input(body.results[op.results[k].result], 0), v) for k, v in kept.items()]
     for value, place in parts:
-        if value.node in roles:
+        if value.node in inner.schedule.roles:
             inner.placed.setdefault(value, place)
-    check = region.ask(checks_inside(inner, roles), name)
-    _lower_body(inner, roles)
+    check = region.ask(checks_inside(inner), name)
+    _lower_body(inner)
     for value, place in parts:
         if (view := inner.view(value)) != place:
             inner.copy(view, place, inner.name(value.node), inner.sources(value.node))
@@ -216,7 +194,7 @@ def _lower_loop(low: Lowering, node: int, op: Iterating) -> None:  # noqa: C901 
             low.views[value] = state
 
 
-def _state(low: Lowering, node: int, op: Iterating, port: BodyInput) -> View:
+def _state(low: RegionLowering, node: int, op: Iterating, port: BodyInput) -> View:
     """Memory of a carried value: that of the output it ends in, if it has all of that."""
     fellows = [i for i, p in enumerate(op.ports) if p.mode == "carried" and p.back == port.back]
     for k, output in enumerate(op.results):
@@ -230,7 +208,7 @@ def _state(low: Lowering, node: int, op: Iterating, port: BodyInput) -> View:
     return low.region.allocate(low.tensor(value).dtype, low.shape(value), low.name(node))
 
 
-def _last_iteration_outputs(low: Lowering, node: int, op: Iterating) -> dict[int, View]:
+def _last_iteration_outputs(low: RegionLowering, node: int, op: Iterating) -> dict[int, View]:
     """Outputs of the last iteration that are not carried value: every iteration writes them."""
     backs = {p.back for p in op.ports if p.mode == "carried"}
     return {
@@ -240,7 +218,7 @@ def _last_iteration_outputs(low: Lowering, node: int, op: Iterating) -> dict[int
     }
 
 
-def _part(low: Lowering, view: View, port: BodyInput, loop: int, trips: Trips) -> View:
+def _part(low: RegionLowering, view: View, port: BodyInput, loop: int, trips: Trips) -> View:
     """What the current iteration sees of a sliced input."""
     axis = normalize_axis(port.axis, view.rank)
     step, back = view.strides[axis], port.stride < 0
@@ -259,7 +237,12 @@ def _part(low: Lowering, view: View, port: BodyInput, loop: int, trips: Trips) -
 
 
 def _place(
-    low: Lowering, out: View, output: BodyOutput, inner: Lowering, loop: int, trips: Trips
+    low: RegionLowering,
+    out: View,
+    output: BodyOutput,
+    inner: RegionLowering,
+    loop: int,
+    trips: Trips,
 ) -> View:
     """Where the current iteration writes its part of a joined output."""
     value = inner.graph.input(inner.graph.results[output.result], 0)
@@ -273,7 +256,7 @@ def _place(
 
 
 def _hand_over(
-    inner: Lowering, op: Iterating, states: Mapping[int, View], begin: int, go: int | None
+    inner: RegionLowering, op: Iterating, states: Mapping[int, View], begin: int, go: int | None
 ) -> int | None:
     """Bring each iteration's results into the memory of what is carried. Returns the buffer of
     the condition."""

@@ -1,1 +1,1 @@
-"""Lowering of each operation to kernel specs."""
+"""RegionLowering of each operation to kernel specs."""

@@ -8,8 +8,8 @@ from ....ir.ops import Attention
 from ....plan.specs.attention import AttentionSpec
 from ...legality import head_size_failure
 from ...strided_view import View, are_equal, broadcast_to, coalesce
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .matmul import rounded_factors
 from .recurrent import copy_contiguous
 
@@ -24,7 +24,7 @@ def refuse_attention(graph: Graph, node: int, op: Attention) -> str | None:
     return None
 
 
-def lower_attention(low: Lowering, node: int, op: Attention) -> None:
+def lower_attention(low: RegionLowering, node: int, op: Attention) -> None:
     """Emit the step; rows of heads that are not contiguous are copied before."""
     inputs, name = low.graph.inputs(node), low.name(node)
     result = low.result(Value(node))
@@ -92,7 +92,7 @@ def lower_attention(low: Lowering, node: int, op: Attention) -> None:
         low.copy(out, result, name, low.sources(node))
 
 
-def make_rows_contiguous(low: Lowering, view: View, name: str) -> View:
+def make_rows_contiguous(low: RegionLowering, view: View, name: str) -> View:
     """The view, copied where the elements of a row do not follow one another."""
     if are_equal(view.strides[-1], 1) or view.shape[-1] == 1:
         return view

@@ -29,9 +29,9 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.specs.gemm import GemmSpec
 from ...legality import window_of
 from ...strided_view import View, are_equal, coalesce, permute, take
-from ..build.op_lowering import Lowering, Operands
 from ..build.region_builder import SizeCollector
-from ..schedule.conv_algorithm import byte_tile, float_tile
+from ..build.region_lowering import Operands, RegionLowering
+from ..schedule.conv_algorithm import byte_tile
 from .matmul import accumulator, rounded_factors
 
 Convolutions = Convolution | GroupConvolution | ConvInteger | GroupConvInteger
@@ -85,14 +85,14 @@ def paddings(windows: Windows, sizes: Sequence[Dim], out: Sequence[Dim]) -> tupl
     return tuple(found)
 
 
-def channels_last(low: Lowering, dtype: DType, shape: Sequence[Dim], name: str) -> View:
+def channels_last(low: RegionLowering, dtype: DType, shape: Sequence[Dim], name: str) -> View:
     """Fresh memory in which the channels of a place are neighbours."""
     rank = len(shape)
     turned = low.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
     return permute(turned, [0, rank - 1, *range(1, rank - 1)])
 
 
-def to_channels_last(low: Lowering, view: View, name: str) -> View:
+def to_channels_last(low: RegionLowering, view: View, name: str) -> View:
     """The view with neighbouring channels: itself, or a copy."""
     if are_equal(view.strides[1], 1) or are_equal(view.shape[1], 1):
         return view
@@ -102,7 +102,7 @@ def to_channels_last(low: Lowering, view: View, name: str) -> View:
 
 
 def copy_strided_rows(
-    low: Lowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
+    low: RegionLowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
 ) -> View:
     """A copy of the places that windows of one place see: rows of a plain product."""
     for i, stride in enumerate(strides):
@@ -112,7 +112,7 @@ def copy_strided_rows(
     return copy
 
 
-def lower_convolution(low: Lowering, node: int, op: Convolutions) -> None:
+def lower_convolution(low: RegionLowering, node: int, op: Convolutions) -> None:
     """Emit the step of a convolution and of the elementwise chain behind it."""
     data_value, filters = low.graph.input(node, 0), low.graph.input(node, 1)
     dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
@@ -150,7 +150,7 @@ def lower_convolution(low: Lowering, node: int, op: Convolutions) -> None:
         if job.filters is not None and not op.grouped:
             tile = job.byte_tile(windows, shape)
         elif not op.grouped:
-            tile = float_tile(low.graph, node, low.options, low.target)
+            tile = low.schedule.winograd_tiles.get(node, 0)
         if tile:
             job.compute_dtype = None
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
@@ -169,7 +169,7 @@ def lower_convolution(low: Lowering, node: int, op: Convolutions) -> None:
         low.views[stored] = target
 
 
-def conv_factors(low: Lowering, dtype: DType) -> DType | None:
+def conv_factors(low: RegionLowering, dtype: DType) -> DType | None:
     """The type that a convolution's factors are rounded to: bf16 if the caller asks for it, or if
     they are bf16 anyway."""
     return DType.bf16 if dtype is DType.bf16 else rounded_factors(low.options, dtype)
@@ -180,7 +180,7 @@ class ConvolutionJob:
 
     def __init__(
         self,
-        low: Lowering,
+        low: RegionLowering,
         node: int,
         stored: Value,
         operands: Operands,
@@ -220,7 +220,8 @@ class ConvolutionJob:
         """The tiles of Winograd's transform of bytes; its filters have 16 bits."""
         assert self.filters is not None
         reach = 128 if self.dtype is DType.i8 and self.zero is None else 255
-        tile = byte_tile(self.low, windows, self.filters, reach, shape)
+        options, target = self.low.options, self.low.target
+        tile = byte_tile(options, target, windows, self.filters, reach, shape)
         if tile:
             self.weights, self.filters = DType.i16, self.filters.astype(np.int16)
         return tile

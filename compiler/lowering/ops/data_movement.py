@@ -28,8 +28,8 @@ from ...strided_view import (
     split_axis,
     take,
 )
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .matmul import rounded_factors
 
 
@@ -53,7 +53,7 @@ def rank_of(graph: Graph, value: Value) -> int:
     return len(graph.shape(value))
 
 
-def keep(low: Lowering, value: Value, view: View) -> None:
+def keep(low: RegionLowering, value: Value, view: View) -> None:
     """Let `value` be this view; where its place is decided already, copy it there."""
     if value in low.placed and not has_same_strides(low.placed[value], view):
         out = low.result(value)
@@ -62,7 +62,7 @@ def keep(low: Lowering, value: Value, view: View) -> None:
         low.views[value] = low.placed.get(value, view)
 
 
-def lower_reshape(low: Lowering, node: int, op: Op) -> None:
+def lower_reshape(low: RegionLowering, node: int, op: Op) -> None:
     """Reshape, Squeeze, Unsqueeze, Flatten: the same elements under the inferred shape."""
     value = low.graph.input(node, 0)
     shape = low.shape(Value(node))
@@ -82,7 +82,7 @@ def lower_reshape(low: Lowering, node: int, op: Op) -> None:
     keep(low, Value(node), found)
 
 
-def only_packed(low: Lowering, value: Value) -> bool:
+def only_packed(low: RegionLowering, value: Value) -> bool:
     """Whether one product alone reads a value, as the left operand, and not for a single column:
     it packs what is in blocks as fast as a copy would be made."""
     use = low.graph.only_use(as_multiplied(low, value))
@@ -96,38 +96,38 @@ def only_packed(low: Lowering, value: Value) -> bool:
     return both and isinstance(columns, int) and columns > 1
 
 
-def as_multiplied(low: Lowering, value: Value) -> Value:
+def as_multiplied(low: RegionLowering, value: Value) -> Value:
     """The value, or what its only reader, a conversion that products make, gives."""
     use = low.graph.only_use(value)
     return value if use is None or use.node not in low.fusion.absorbed else Value(use.node)
 
 
-def packed_width(low: Lowering, value: Value) -> int:
+def packed_width(low: RegionLowering, value: Value) -> int:
     """How many elements of a left operand a product packs at once."""
     dtype = low.tensor(as_multiplied(low, value)).dtype
     cells = cell_depth(low.target, dot_factor_dtype(dtype, rounded_factors(low.options, dtype)))
     return low.target.lanes(accumulator(dtype).bits) * cells
 
 
-def lower_identity(low: Lowering, node: int, op: Op) -> None:
+def lower_identity(low: RegionLowering, node: int, op: Op) -> None:
     """A value under another name."""
     keep(low, Value(node), low.view(low.graph.input(node, 0)))
 
 
-def lower_transpose(low: Lowering, node: int, op: Op) -> None:
+def lower_transpose(low: RegionLowering, node: int, op: Op) -> None:
     """Permuted axes; an empty order reverses them."""
     view = low.view(low.graph.input(node, 0))
     order = known_list(low.graph, node, 1) or list(reversed(range(view.rank)))
     keep(low, Value(node), permute(view, [int(i) for i in order]))
 
 
-def lower_broadcast(low: Lowering, node: int, op: Op) -> None:
+def lower_broadcast(low: RegionLowering, node: int, op: Op) -> None:
     """Broadcast by numpy's rule to the inferred shape."""
     view = low.view(low.graph.input(node, 0))
     keep(low, Value(node), broadcast_to(view, low.shape(Value(node))))
 
 
-def lower_slice(low: Lowering, node: int, op: Op) -> None:
+def lower_slice(low: RegionLowering, node: int, op: Op) -> None:
     """Slice-8 with known starts, stops, steps and axes."""
     view = low.view(low.graph.input(node, 0))
     out = low.shape(Value(node))
@@ -156,7 +156,7 @@ def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] |
     return [(a, normalize_start(first, shape[a], step), step) for a, first, step in cuts]
 
 
-def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> list[View]:
+def places(low: RegionLowering, node: int, values: Sequence[Value], view: View) -> list[View]:
     """The parts of a view that the inputs of a Concat are, or the results of a Split along a known
     axis. Other sizes are the expressions of the values, which may differ from those of the whole:
     what looks at a value elsewhere takes two expressions for two shapes."""
@@ -171,23 +171,23 @@ def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> lis
     return [replace(part, shape=shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def lower_split(low: Lowering, node: int, op: Op) -> None:
+def lower_split(low: RegionLowering, node: int, op: Op) -> None:
     """Split and VariadicSplit along a known axis: each output is a part of the input."""
     values, whole = [*low.graph.values(node)], low.view(low.graph.input(node, 0))
     for value, part in zip(values, places(low, node, values, whole), strict=True):
         keep(low, value, part)
 
 
-def lower_concat(low: Lowering, node: int, op: Op) -> None:
+def lower_concat(low: RegionLowering, node: int, op: Op) -> None:
     """Each input is copied into its part of the output."""
     out, values = low.result(Value(node)), [v for v in low.graph.inputs(node) if v is not None]
     for value, part in zip(values, places(low, node, values, out), strict=True):
-        # A producer may have written here already (compiler/lowering/schedule/output_placement.py).
+        # A producer may have written here already (compiler/lowering/build/output_placement.py).
         if 0 not in part.shape and low.placed.get(value) != part:
             low.copy(low.view(value), part, low.name(node), low.sources(node))
 
 
-def lower_tile(low: Lowering, node: int, op: Op) -> None:
+def lower_tile(low: RegionLowering, node: int, op: Op) -> None:
     """Tile with known repeats: one copy whose source repeats by strides of 0."""
     view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
     repeats = known_list(low.graph, node, 1)
@@ -213,7 +213,7 @@ def lower_tile(low: Lowering, node: int, op: Op) -> None:
         low.elementwise(identity(view.dtype), [source], [target], low.name(node), low.sources(node))
 
 
-def lower_gather(low: Lowering, node: int, op: Gather1 | Gather7 | Gather) -> None:
+def lower_gather(low: RegionLowering, node: int, op: Gather1 | Gather7 | Gather) -> None:
     """Gather along a known axis: blocks picked by an index tensor; a single known one is a part of
     the data, such as the queries of a product that makes keys and values too."""
     data = low.view(low.graph.input(node, 0))

@@ -24,7 +24,7 @@ from ....ir.ops import Constant
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.scalar.builder import Builder
 from ...strided_view import View, are_equal, take
-from ..build.op_lowering import Lowering, Operands
+from ..build.region_lowering import Operands, RegionLowering
 from .convolution import (
     ConvolutionJob,
     Transposed,
@@ -91,7 +91,7 @@ def refuse_deconvolution(graph: Graph, node: int, op: Transposed) -> str | None:
     return "a stride beyond the taps" if _phases_of(windows) is None else None
 
 
-def lower_deconvolution(low: Lowering, node: int, op: Transposed) -> None:
+def lower_deconvolution(low: RegionLowering, node: int, op: Transposed) -> None:
     """Emit the steps of a transposed convolution and of the elementwise chain behind it."""
     data_value = low.graph.input(node, 0)
     dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)

@@ -8,12 +8,12 @@ from ....ir.ops import DepthToSpace, ShuffleChannels, SpaceToDepth
 from ....ir.scalar.builder import identity
 from ....ir.types import normalize_axis
 from ...strided_view import permute, reshape
-from ..build.op_lowering import Lowering
+from ..build.region_lowering import RegionLowering
 
 Arranging = DepthToSpace | SpaceToDepth | ShuffleChannels
 
 
-def lower_arranging(low: Lowering, node: int, op: Arranging) -> None:
+def lower_arranging(low: RegionLowering, node: int, op: Arranging) -> None:
     """Copy the elements of each output place from where they lie."""
     split, order = split_axes(low, node, op)
     name, sources = low.name(node), low.sources(node)
@@ -34,7 +34,7 @@ def lower_arranging(low: Lowering, node: int, op: Arranging) -> None:
     low.copy(back, out, name, sources)
 
 
-def split_axes(low: Lowering, node: int, op: Arranging) -> tuple[list[Dim], list[int]]:
+def split_axes(low: RegionLowering, node: int, op: Arranging) -> tuple[list[Dim], list[int]]:
     """The input's axes split into blocks, and the order in which they make up the output's."""
     data, out = low.shape(low.graph.input(node, 0)), low.shape(Value(node))
     if isinstance(op, ShuffleChannels):

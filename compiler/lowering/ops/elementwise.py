@@ -9,11 +9,11 @@ from ....ir.ops import Group
 from ....ir.ops.math.elementwise import Elementwise
 from ....ir.scalar.builder import Builder, Ref
 from ...strided_view import View, reshape
-from ..build.op_lowering import Lowering, Operands
+from ..build.region_lowering import Operands, RegionLowering
 from ..build.scalar_programs import node_program
 
 
-def lower_elementwise(low: Lowering, node: int, op: Elementwise | Group) -> None:
+def lower_elementwise(low: RegionLowering, node: int, op: Elementwise | Group) -> None:
     """One step for the node; constants of one element become part of the program."""
     values = [v for v in low.graph.inputs(node) if v is not None]
     outputs = [Value(node, i) for i in range(op.output_count())]
@@ -39,7 +39,7 @@ def lower_elementwise(low: Lowering, node: int, op: Elementwise | Group) -> None
     low.elementwise(program, operands.views, outs, low.name(node), low.sources(*nodes))
 
 
-def broadcast_operand(low: Lowering, view: View, shape: tuple[object, ...]) -> View:
+def broadcast_operand(low: RegionLowering, view: View, shape: tuple[object, ...]) -> View:
     """The operand under the shape that broadcasting sees (a slope that stands on axis 1)."""
     found = reshape(view, shape)  # type: ignore[arg-type]
     if found is None:

@@ -24,8 +24,8 @@ from ....plan.specs.checks import ORDERED
 from ....plan.specs.gather_scatter import COMBINED, GatherScatterSpec
 from ....plan.specs.scan_topk import ScanSpec, TopKSpec
 from ...strided_view import View, broadcast_to, permute, take
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .data_movement import known_ints, known_list, rank_of
 
 AnyGatherND = GatherND5 | GatherND
@@ -66,7 +66,7 @@ def refuse_ordered(graph: Graph, node: int, op: CumSum | TopK1) -> str | None:
     return None
 
 
-def lower_batched_gather(low: Lowering, node: int, op: Gather7 | Gather) -> None:
+def lower_batched_gather(low: RegionLowering, node: int, op: Gather7 | Gather) -> None:
     """Gather where leading axes of the indices go along with those of the data."""
     data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
     (axis,) = known_list(low.graph, node, 2) or (0,)
@@ -89,7 +89,7 @@ def lower_batched_gather(low: Lowering, node: int, op: Gather7 | Gather) -> None
     )
 
 
-def lower_gather_elements(low: Lowering, node: int, op: GatherElements) -> None:
+def lower_gather_elements(low: RegionLowering, node: int, op: GatherElements) -> None:
     """An index for every element of the result."""
     data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
     at = normalize_axis(int(op.axis), data.rank)
@@ -97,7 +97,7 @@ def lower_gather_elements(low: Lowering, node: int, op: GatherElements) -> None:
     _step(low, node, moving, [index], low.result(Value(node)))
 
 
-def lower_gather_points(low: Lowering, node: int, op: AnyGatherND) -> None:
+def lower_gather_points(low: RegionLowering, node: int, op: AnyGatherND) -> None:
     """GatherND: the last axis of the indices is a point in the data."""
     data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
     out = low.result(Value(node))
@@ -105,7 +105,7 @@ def lower_gather_points(low: Lowering, node: int, op: AnyGatherND) -> None:
     _step(low, node, moving, indices, out)
 
 
-def lower_scatter_elements(low: Lowering, node: int, op: ScatterElementsUpdate3) -> None:
+def lower_scatter_elements(low: RegionLowering, node: int, op: ScatterElementsUpdate3) -> None:
     """An index for every element of the updates."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     (axis,) = known_list(low.graph, node, 3) or (0,)
@@ -117,7 +117,7 @@ def lower_scatter_elements(low: Lowering, node: int, op: ScatterElementsUpdate3)
     _step(low, node, updates, [index], moving, put=True, combine=combine)
 
 
-def lower_scatter_points(low: Lowering, node: int, op: ScatterNDUpdate4) -> None:
+def lower_scatter_points(low: RegionLowering, node: int, op: ScatterNDUpdate4) -> None:
     """ScatterND: the last axis of the indices is a point in the data."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     out = _copy_data(low, node)
@@ -127,7 +127,7 @@ def lower_scatter_points(low: Lowering, node: int, op: ScatterNDUpdate4) -> None
     _step(low, node, data, indices, moving, put=True, combine=combine)
 
 
-def lower_scatter_slices(low: Lowering, node: int, op: Op) -> None:
+def lower_scatter_slices(low: RegionLowering, node: int, op: Op) -> None:
     """ScatterUpdate: an index for every slice of the updates along one axis."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     (axis,) = known_list(low.graph, node, 3) or (0,)
@@ -147,7 +147,7 @@ def lower_scatter_slices(low: Lowering, node: int, op: Op) -> None:
     )
 
 
-def lower_scan(low: Lowering, node: int, op: CumSum) -> None:
+def lower_scan(low: RegionLowering, node: int, op: CumSum) -> None:
     """CumSum and CumProd along a known axis."""
     value = low.graph.input(node, 0)
     axis = int((known_list(low.graph, node, 1) or [0])[0])
@@ -167,7 +167,7 @@ def lower_scan(low: Lowering, node: int, op: CumSum) -> None:
     low.region.kernel(spec, sizes, [data, out], work, low.name(node), low.sources(node))
 
 
-def lower_rank(low: Lowering, node: int, op: TopK1) -> None:
+def lower_rank(low: RegionLowering, node: int, op: TopK1) -> None:
     """TopK along its axis."""
     value = low.graph.input(node, 0)
     order = _move_axis_last(rank_of(low.graph, value), op.axis)
@@ -243,7 +243,7 @@ def _points(view: View, index: View, shape: Sequence[Dim], batch: int) -> tuple[
     ]
 
 
-def _copy_data(low: Lowering, node: int) -> View:
+def _copy_data(low: RegionLowering, node: int) -> View:
     """The result, with the data in it."""
     out = low.result(Value(node))
     low.copy(low.view(low.graph.input(node, 0)), out, low.name(node), low.sources(node))
@@ -251,7 +251,7 @@ def _copy_data(low: Lowering, node: int) -> View:
 
 
 def _step(
-    low: Lowering,
+    low: RegionLowering,
     node: int,
     data: View,
     indices: Sequence[View],

@@ -20,7 +20,7 @@ from ....ir.ops.nn.normalize import GroupNormalization
 from ....ir.scalar.builder import Builder, Ref, identity
 from ....ir.scalar.program import Program
 from ...strided_view import View, broadcast_to, permute, reshape
-from ..build.op_lowering import Lowering, Operands
+from ..build.region_lowering import Operands, RegionLowering
 from .row_reductions import add_reduction, refuse_row
 
 
@@ -32,7 +32,7 @@ def refuse_groups(graph: Graph, node: int, op: GroupNormalization) -> str | None
     return refuse_row(graph.tensor(data).dtype)
 
 
-def lower_groups(low: Lowering, node: int, op: GroupNormalization) -> None:
+def lower_groups(low: RegionLowering, node: int, op: GroupNormalization) -> None:
     """Emit the steps of a GroupNormalization, and the chain behind it."""
     value = low.graph.input(node, 0)
     mean, factor = _statistics(low, node, op)
@@ -54,7 +54,7 @@ def lower_groups(low: Lowering, node: int, op: GroupNormalization) -> None:
     low.elementwise(program, operands.views, [out], low.name(stored.node), sources)
 
 
-def _per_channel(low: Lowering, value: Value, node: int) -> View:
+def _per_channel(low: RegionLowering, value: Value, node: int) -> View:
     """A vector of channels as it broadcasts to the data."""
     rank, (channels,) = len(low.shape(Value(node))), low.shape(value)
     view = low.contiguous(low.view(value), low.name(value.node))
@@ -63,7 +63,7 @@ def _per_channel(low: Lowering, value: Value, node: int) -> View:
     return found
 
 
-def _statistics(low: Lowering, node: int, op: GroupNormalization) -> tuple[View, View]:
+def _statistics(low: RegionLowering, node: int, op: GroupNormalization) -> tuple[View, View]:
     """Means, and 1 / sqrt(variance + epsilon), as they broadcast to the data."""
     value = low.graph.input(node, 0)
     data, shape = low.view(value), low.shape(value)
@@ -129,7 +129,7 @@ def _split_groups(view: View, groups: int, each: int) -> View:
 
 
 def _reduce(
-    low: Lowering, node: int, views: list[View], out: View, prologue: Program, last: Program
+    low: RegionLowering, node: int, views: list[View], out: View, prologue: Program, last: Program
 ) -> None:
     """A step that sums all axes behind the first two, neighbours last."""
     name, rank = low.name(node), views[0].rank
@@ -145,7 +145,7 @@ def _reduce(
 
 
 def _expand_to_channels(
-    low: Lowering, made: View, channels: int, name: str, sources: Sequence[str]
+    low: RegionLowering, made: View, channels: int, name: str, sources: Sequence[str]
 ) -> View:
     """One number per group as one per channel."""
     rows, groups = made.shape

@@ -16,8 +16,8 @@ from ...compressed_weights import compressed_weight
 from ...options import Options
 from ...strided_view import View, broadcast_to, permute
 from ..build.gemm_axes import column_parts, join_rows
-from ..build.op_lowering import Lowering, Operands, insert_axis
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import Operands, RegionLowering, insert_axis
 from ..schedule.fusion import conversion_of
 from .weight_only_quant import compressed_operand, compressed_spec
 
@@ -37,7 +37,7 @@ def rounded_factors(options: Options, dtype: DType) -> DType | None:
     return DType.bf16 if options.precision == "bf16" and dtype is DType.f32 else None
 
 
-def lower_matmul(low: Lowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
+def lower_matmul(low: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
     """Emit the step of a product and of the elementwise chain behind it."""
     inputs = low.graph.inputs(node)
     a_value, b_value = inputs[0], inputs[1]
@@ -149,7 +149,7 @@ def lower_matmul(low: Lowering, node: int, op: MatMul | Gemm | MatMulInteger) ->
     )
 
 
-def zero_points(low: Lowering, node: int, port: int, shape: Sequence[Dim]) -> View | None:
+def zero_points(low: RegionLowering, node: int, port: int, shape: Sequence[Dim]) -> View | None:
     """The zero points of a product of bytes as they walk the rows, or columns, of the product."""
     op, inputs = low.graph.op(node), low.graph.inputs(node)
     value = inputs[port] if isinstance(op, MatMulInteger) and port < len(inputs) else None
@@ -170,7 +170,7 @@ def matrix(view: View, transpose: bool, *, column: bool) -> View:
 
 
 def right_operand(
-    low: Lowering, value: Value, transpose: bool, factors: DType | None
+    low: RegionLowering, value: Value, transpose: bool, factors: DType | None
 ) -> tuple[View, PackedB | None, DType | None]:
     """The right operand: a constant's packed panels where a kernel wants them, else a view.
 
@@ -195,7 +195,9 @@ def right_operand(
     return matrix(view, transpose, column=True), None, cast
 
 
-def product_work(low: Lowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int) -> Dim:
+def product_work(
+    low: RegionLowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int
+) -> Dim:
     """The work of a product in vector operations: its multiply-adds, or, where few rows or columns
     share a matrix, reading it. A line from the outer caches takes as long as some four
     operations."""
@@ -205,7 +207,7 @@ def product_work(low: Lowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bi
 
 
 def own_epilogue(
-    low: Lowering, b: Builder, node: int, operands: Operands, dtype: DType, acc: DType
+    low: RegionLowering, b: Builder, node: int, operands: Operands, dtype: DType, acc: DType
 ) -> Ref:
     """What the operation itself does with the accumulator (alpha, beta * C, activation)."""
     op = low.graph.op(node)

@@ -13,8 +13,8 @@ from ....ir.scalar.builder import Builder
 from ....plan.specs.convolution import Window
 from ....plan.specs.pooling import PoolSpec
 from ...strided_view import are_equal
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .convolution import channels_last, paddings, refuse_pads, to_channels_last
 from .resample_pad import lower_adaptive, refuse_adaptive
 
@@ -51,7 +51,7 @@ def adaptive_windows(graph: Graph, node: int) -> Windows | None:
     return Windows.of(pieces, pieces, (), (), (), "explicit")
 
 
-def lower_pool(low: Lowering, node: int, op: AnyPool) -> None:
+def lower_pool(low: RegionLowering, node: int, op: AnyPool) -> None:
     """Emit the step of a pool."""
     value, name = low.graph.input(node, 0), low.name(node)
     if not isinstance(op, AdaptiveAvgPool):

@@ -13,8 +13,8 @@ from ....plan.packing.panel_params import cell_depth, packed_layout
 from ....plan.specs.gemm import GemmSpec
 from ....plan.specs.recurrent import RecurrentSpec
 from ...strided_view import View, are_equal, coalesce, permute, row_major
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .matmul import rounded_factors
 from .recurrent_step import Sequence, programs_of
 
@@ -69,7 +69,7 @@ def is_whole(graph: Graph, node: int, port: int) -> bool:
     return known is not None and all(are_equal(n, time) for n in known.reshape(-1).tolist())
 
 
-def lower_recurrent(low: Lowering, node: int, op: Sequence) -> None:
+def lower_recurrent(low: RegionLowering, node: int, op: Sequence) -> None:
     """Emit the product of the inputs and the loop over time."""
     inputs, (lengths_port, w_port) = low.graph.inputs(node), ports_of(op)
     w, r = inputs[w_port], inputs[w_port + 1]
@@ -125,7 +125,7 @@ def lower_recurrent(low: Lowering, node: int, op: Sequence) -> None:
             low.copy(made, wanted, name, sources)
 
 
-def vectors_of(low: Lowering, node: int, op: Sequence, bias: View | None) -> list[View]:
+def vectors_of(low: RegionLowering, node: int, op: Sequence, bias: View | None) -> list[View]:
     """The vectors besides the gates (recurrent_step.py), [D, H] each."""
     linear = isinstance(op, GRUSequence) and op.linear_before_reset
     peepholes = peepholes_of(low.graph, node)
@@ -142,12 +142,12 @@ def vectors_of(low: Lowering, node: int, op: Sequence, bias: View | None) -> lis
     ]
 
 
-def make_rows_contiguous(low: Lowering, view: View, name: str) -> View:
+def make_rows_contiguous(low: RegionLowering, view: View, name: str) -> View:
     """The view, copied where its last axis is not contiguous."""
     return view if are_equal(view.strides[-1], 1) else copy_contiguous(low, view, name)
 
 
-def copy_contiguous(low: Lowering, view: View, name: str) -> View:
+def copy_contiguous(low: RegionLowering, view: View, name: str) -> View:
     """A contiguous copy."""
     target = low.region.allocate(view.dtype, view.shape, name)
     low.copy(view, target, name, (name,))
@@ -155,7 +155,7 @@ def copy_contiguous(low: Lowering, view: View, name: str) -> View:
 
 
 def panels(
-    low: Lowering,
+    low: RegionLowering,
     value: Value,
     packed: PackedB | PackedGates,
     matrices: tuple[int, int, int],
@@ -170,7 +170,7 @@ def panels(
     return View(view.buffer, view.dtype, (total,), (1,))
 
 
-def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> View:
+def project(low: RegionLowering, node: int, x: View, w: Value, bias: View | None) -> View:
     """x * W^T + b of every step and direction, [N, T, D, gates * H]; as one matrix of the rows
     in the order in which they lie."""
     count, n, k = (int(d) for d in low.shape(w))  # type: ignore[arg-type]

@@ -16,8 +16,8 @@ from ....ir.ops.tensor.padding import cropped_elements
 from ....ir.types import normalize_axis
 from ....plan.specs.resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
 from ...strided_view import View, are_equal, coalesce, permute, take
-from ..build.op_lowering import Lowering, require_match
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering, require_match
 from .convolution import to_channels_last
 from .data_movement import keep, known_list
 
@@ -98,7 +98,7 @@ def match_interpolate(graph: Graph, node: int, op: AnyInterpolate) -> list[Turn]
     return turns
 
 
-def lower_interpolate(low: Lowering, node: int, op: AnyInterpolate) -> None:
+def lower_interpolate(low: RegionLowering, node: int, op: AnyInterpolate) -> None:
     """A step per resized axis."""
     turns = require_match(match_interpolate(low.graph, node, op))
     resample(low, node, low.view(low.graph.input(node, 0)), turns)
@@ -141,7 +141,7 @@ def match_pad(
     return turns, cuts, fill
 
 
-def lower_pad(low: Lowering, node: int, op: Pad) -> None:
+def lower_pad(low: RegionLowering, node: int, op: Pad) -> None:
     """A step per padded axis; what is cut away is not looked at."""
     turns, cuts, fill = require_match(match_pad(low.graph, node, op))
     view = low.view(low.graph.input(node, 0))
@@ -163,7 +163,7 @@ def refuse_adaptive(graph: Graph, node: int, op: Adaptive) -> str | None:
     return None
 
 
-def lower_adaptive(low: Lowering, node: int, op: Adaptive) -> None:
+def lower_adaptive(low: RegionLowering, node: int, op: Adaptive) -> None:
     """Means of means, or maxima of maxima, axis by axis: pieces are boxes."""
     view, out = low.view(low.graph.input(node, 0)), low.shape(Value(node))
     rule = "mean" if isinstance(op, AdaptiveAvgPool) else "max"
@@ -174,7 +174,9 @@ def lower_adaptive(low: Lowering, node: int, op: Adaptive) -> None:
 # Steps ----------------------------------------------------------------------------------------
 
 
-def resample(low: Lowering, node: int, view: View, turns: Sequence[Turn], *, fill: int = 0) -> None:
+def resample(
+    low: RegionLowering, node: int, view: View, turns: Sequence[Turn], *, fill: int = 0
+) -> None:
     """Emit a step per turn; the last one writes where the value is to lie."""
     value, name = Value(node), low.name(node)
     if not turns:
@@ -201,7 +203,7 @@ def resample(low: Lowering, node: int, view: View, turns: Sequence[Turn], *, fil
 
 
 def _step(
-    low: Lowering,
+    low: RegionLowering,
     node: int,
     data: View,
     out: View,

@@ -9,8 +9,8 @@ from ....ir.types import TensorType
 from ....plan.ranges import MAX_TAPS
 from ....plan.specs.roi_align import MAX_SAMPLES, ROIAlignSpec
 from ...strided_view import permute
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .convolution import to_channels_last
 
 # What is added to a corner before it is scaled and taken away after, and the least side.
@@ -34,7 +34,7 @@ def refuse_regions(graph: Graph, node: int, op: ROIAlign) -> str | None:
     return None if fits else "no kernel takes so many samples or bins of a region"
 
 
-def lower_regions(low: Lowering, node: int, op: ROIAlign) -> None:
+def lower_regions(low: RegionLowering, node: int, op: ROIAlign) -> None:
     """One step; the feature maps are turned to channels last before it."""
     name, data_value = low.name(node), low.graph.input(node, 0)
     data = to_channels_last(low, low.view(data_value), low.name(data_value.node))

@@ -17,11 +17,11 @@ from ....ir.scalar.program import Program
 from ....ir.types import TensorType, normalize_axis
 from ....plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
 from ...strided_view import View, coalesce, permute, reshape
-from ..build.op_lowering import Lowering, Operands
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import Operands, RegionLowering
 
 
-def lower_softmax(low: Lowering, node: int, op: Softmax | Softmax1 | LogSoftmax) -> None:
+def lower_softmax(low: RegionLowering, node: int, op: Softmax | Softmax1 | LogSoftmax) -> None:
     """Softmax or its logarithm along one axis."""
     value = low.graph.input(node, 0)
     shape = low.shape(value)
@@ -60,7 +60,7 @@ def norm_axes(graph: Graph, node: int, op: LayerNorm | MVN) -> list[int] | None:
     return found if found and found == list(range(found[0], rank)) else None
 
 
-def lower_norm(low: Lowering, node: int, op: LayerNorm | MVN) -> None:
+def lower_norm(low: RegionLowering, node: int, op: LayerNorm | MVN) -> None:
     """MVN over the last axes, and LayerNorm with its scale and bias, and the chain behind them."""
     inputs = low.graph.inputs(node)
     value = low.graph.input(node, 0)
@@ -112,7 +112,7 @@ def lower_norm(low: Lowering, node: int, op: LayerNorm | MVN) -> None:
     low.region.kernel(spec, sizes, merged, work, low.name(stored.node), low.sources(*nodes))
 
 
-def merge_last(low: Lowering, view: View, split: int, name: str) -> View:
+def merge_last(low: RegionLowering, view: View, split: int, name: str) -> View:
     """The view with axes from `split` on merged into one, copied if strides can't say it."""
     if split == view.rank - 1:
         return view
@@ -145,7 +145,7 @@ def reduced_axes(graph: Graph, node: int) -> list[int] | None:
 _OF_BOOLEANS = {"max": "any", "min": "all"}
 
 
-def lower_reduce(low: Lowering, node: int, op: Reduction) -> None:
+def lower_reduce(low: RegionLowering, node: int, op: Reduction) -> None:
     """A reduction over known axes, with the scalar chain behind it."""
     value = low.graph.input(node, 0)
     shape, dtype = low.shape(value), low.tensor(value).dtype
@@ -175,7 +175,7 @@ def lower_reduce(low: Lowering, node: int, op: Reduction) -> None:
 
 
 def add_reduction(
-    low: Lowering,
+    low: RegionLowering,
     kind: str,
     axes: Sequence[int],
     ins: Sequence[View],

@@ -9,8 +9,8 @@ from ....ir.op import Op
 from ....ir.types import TensorType
 from ....plan.specs.iota import IotaSpec
 from ...strided_view import View, take
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .data_movement import known_list
 
 WRITTEN = frozenset({DType.i32, DType.i64, DType.f32})
@@ -30,7 +30,7 @@ def is_known_sizes(graph: Graph, node: int) -> bool:
     return all(isinstance(d, int | Expr) for d in known.reshape(-1))
 
 
-def lower_known(low: Lowering, node: int, op: Op) -> None:
+def lower_known(low: RegionLowering, node: int, op: Op) -> None:
     """One short step per element."""
     known = low.graph.known_value(Value(node))
     assert known is not None
@@ -57,7 +57,7 @@ def _to_python_ints(found: list[object] | None) -> list[object] | None:
     return [int(d) if hasattr(d, "dtype") and d.dtype.kind in "iu" else d for d in found]  # type: ignore[attr-defined]
 
 
-def lower_range(low: Lowering, node: int, op: Op) -> None:
+def lower_range(low: RegionLowering, node: int, op: Op) -> None:
     """start, start + step, ... as many as the shape says."""
     start, step = (_to_python_ints(known_list(low.graph, node, port)) for port in (0, 2))
     assert start is not None and step is not None
@@ -65,7 +65,7 @@ def lower_range(low: Lowering, node: int, op: Op) -> None:
     write(low, node, out, out.shape[0], start[0], step[0])  # type: ignore[arg-type]
 
 
-def write(low: Lowering, node: int, out: View, count: Dim, start: Dim, step: Dim) -> None:
+def write(low: RegionLowering, node: int, out: View, count: Dim, start: Dim, step: Dim) -> None:
     """The step that writes `count` numbers into a vector or a scalar."""
     sizes = SizeCollector()
     strides = out.strides if out.rank else (1,)

@@ -24,8 +24,8 @@ from ...compressed_weights import compressed_weight
 from ...legality import is_elementwise
 from ...rewrite.patch import has_one_use
 from ...strided_view import View, are_equal, coalesce
-from ..build.op_lowering import Lowering, Operands
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import Operands, RegionLowering
 from ..build.scalar_programs import node_program
 from ..schedule.fusion import Excite, Fusion, same_shape
 from .convolution import channels_last, to_channels_last
@@ -52,15 +52,18 @@ def decide_excites(
     home: Mapping[int, int],
     fusion: Fusion,
     last: frozenset[Value],
-) -> None:
-    """Put the blocks of a graph into its fusions; `last`: the values that lie channels-last."""
-    site = Site(graph, native, home, fusion)
+) -> Fusion:
+    """The fusions with the blocks of a graph; `last`: the values that lie channels-last."""
     for node in graph.order():
         if native.get(node, False) and is_elementwise(graph, node):
-            found = find_excite(site, node, last)
+            found = find_excite(Site(graph, native, home, fusion), node, last)
             if isinstance(found, Excite):
-                fusion.excites[node] = found
-                fusion.skipped.update(found.inner)
+                excites, skipped = (
+                    {**fusion.excites, node: found},
+                    fusion.skipped.union(found.inner),
+                )
+                fusion = replace(fusion, excites=excites, skipped=skipped)
+    return fusion
 
 
 def find_excite(site: Site, node: int, last: frozenset[Value]) -> Excite | str:
@@ -191,7 +194,7 @@ def _is_global(graph: Graph, node: int, rank: int) -> bool:
     return known is not None and all(d == 1 for d in known.reshape(-1).tolist())
 
 
-def lower_excite(low: Lowering, node: int) -> None:
+def lower_excite(low: RegionLowering, node: int) -> None:
     """Emit the step of the block that ends at a node."""
     found, graph = low.fusion.excites[node], low.graph
     name, shape = low.name(node), low.shape(Value(node))
@@ -270,7 +273,7 @@ def _round_operand(b: Builder, ref: Ref, factors: DType | None) -> Ref:
     return ref if factors is None else b.cast(b.cast_stored(ref, factors), DType.f32)
 
 
-def _mean_program(low: Lowering, pool: int, factors: DType | None) -> Program:
+def _mean_program(low: RegionLowering, pool: int, factors: DType | None) -> Program:
     """The mean of a sum (0) and a count (1), and what of numbers stands behind it."""
     b, none = Builder(), Operands(low.shape(Value(pool)), base=2)
     ref = b.op("div", b.input(0, DType.f32), b.input(1, DType.f32))
@@ -280,7 +283,7 @@ def _mean_program(low: Lowering, pool: int, factors: DType | None) -> Program:
 
 
 def _product_program(
-    low: Lowering, node: int, operands: Operands, factors: DType | None
+    low: RegionLowering, node: int, operands: Operands, factors: DType | None
 ) -> Program:
     """What stands behind a product."""
     b = Builder()
@@ -292,7 +295,7 @@ def _product_program(
     return b.finish(_round_operand(b, ref, factors))
 
 
-def _weights(low: Lowering, node: int, panels: PackedB, factors: DType | None) -> View:
+def _weights(low: RegionLowering, node: int, panels: PackedB, factors: DType | None) -> View:
     """A product's constant matrix in panels."""
     value, op = low.graph.input(node, 1), low.graph.op(node)
     layout, transposed = PackedConv(panels.nr), False

@@ -10,8 +10,8 @@ from ....ir.scalar.builder import Builder, cast_array
 from ....plan.packing.panel_params import packed_layout
 from ....plan.specs.gemm import GemmSpec
 from ...strided_view import View, merged_axes, permute
-from ..build.op_lowering import Lowering
 from ..build.region_builder import SizeCollector
+from ..build.region_lowering import RegionLowering
 from .data_movement import known_ints
 from .matmul import product_work
 
@@ -33,7 +33,7 @@ def refuse_frames(graph: Graph, node: int, op: STFT) -> str | None:
     return None
 
 
-def lower_frames(low: Lowering, node: int, op: STFT) -> None:
+def lower_frames(low: RegionLowering, node: int, op: STFT) -> None:
     """One product: [frames, frame size] whose rows overlap, times [frame size, bins * 2]."""
     x = low.view(low.graph.input(node, 0))
     ((size,), (step,)) = (known_ints(low.graph, node, port) or [1] for port in (2, 3))

@@ -16,7 +16,7 @@ from ....plan.specs.base import Operand
 from ....plan.specs.gemm import Compressed
 from ...compressed_weights import CompressedWeight, compressed_weight
 from ...strided_view import View
-from ..build.op_lowering import Lowering
+from ..build.region_lowering import RegionLowering
 
 
 def right_ports(graph: Graph, node: int, op: Op) -> tuple[int, ...]:
@@ -27,7 +27,7 @@ def right_ports(graph: Graph, node: int, op: Op) -> tuple[int, ...]:
 
 
 def compressed_operand(
-    low: Lowering, weight: CompressedWeight, name: str
+    low: RegionLowering, weight: CompressedWeight, name: str
 ) -> tuple[View, PackedB, list[View]]:
     """The buffers of a compressed weight: its codes, their layout, scales, and zeros or offsets.
     Their strides mean nothing and are 0."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,12 +13,10 @@ from ....ir.graph import Graph, Value
 from ....ir.op import Array
 from ....ir.ops import Constant, Convolution
 from ....ir.ops.nn.pooling_window import Windows
-from ....ir.types import TensorType
 from ....plan.packing.layouts import WHOLE_SUM
 from ....plan.packing.panel_params import cell_depth
 from ....plan.target import Target
 from ...options import Options
-from ..build.op_lowering import Lowering
 
 # Filters beyond these are extreme: the largest absolute value of a tap, and that of an output's
 # filter over that of the four taps which a window at a corner of the image multiplies.
@@ -26,7 +24,15 @@ MAX_WEIGHT: Final = 2.0**30
 MAX_WEIGHT_RATIO: Final = 2.0**8
 
 
-def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int:
+def winograd_tiles(
+    graph: Graph, native: Mapping[int, bool], options: Options, target: Target
+) -> dict[int, int]:
+    """The native convolutions that a transform computes, each with the side of its tiles."""
+    tiles = {n: _float_tile(graph, n, options, target) for n, runs in native.items() if runs}
+    return {node: tile for node, tile in tiles.items() if tile}
+
+
+def _float_tile(graph: Graph, node: int, options: Options, target: Target) -> int:
     """The side of the output tiles with which Winograd's transform computes a convolution of f32; 0
     for a direct convolution, or another type or operation.
 
@@ -35,22 +41,21 @@ def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int
     The transform computes in f32, and direct convolutions of bf16 take half the time where a unit
     multiplies pairs: there F(4 x 4), whose errors are small besides bf16's, serves where it pays.
     """
-    op, data, made = graph.op(node), graph.type(graph.input(node, 0)), graph.type(Value(node))
-    filters = graph.type(graph.input(node, 1))
-    assert isinstance(data, TensorType) and isinstance(made, TensorType)
-    assert isinstance(filters, TensorType)
-    if not isinstance(op, Convolution) or filters.shape is None or made.shape is None:
+    op = graph.op(node)
+    if not isinstance(op, Convolution):
         return 0
-    outputs, channels = filters.shape[:2]
-    if data.dtype is not DType.f32 or not _slides(options, op.windows(filters.shape[2:])):
+    made, filters = graph.shape(Value(node)), graph.shape(graph.input(node, 1))
+    outputs, channels = filters[:2]
+    dtype = graph.tensor(graph.input(node, 0)).dtype
+    if dtype is not DType.f32 or not _slides(options, op.windows(filters[2:])):
         return 0
     if not isinstance(outputs, int) or not isinstance(channels, int):
         return 0
     h = target.heuristics
-    least = min(d if isinstance(d, int) else h.winograd_min_side for d in made.shape[2:])
+    least = min(d if isinstance(d, int) else h.winograd_min_side for d in made[2:])
     if least < h.winograd_min_side or min(outputs, channels) < h.winograd_min_channels:
         return 0
-    tile = _float_tile_of_sizes(made.shape, (outputs, channels), options, target)
+    tile = _float_tile_of_sizes(made, (outputs, channels), options, target)
     return tile if tile and not _is_extreme(graph, graph.input(node, 1)) else 0
 
 
@@ -90,12 +95,17 @@ def _is_extreme(graph: Graph, filters: Value) -> bool:
 
 
 def byte_tile(
-    low: Lowering, windows: Windows, filters: Array, reach: int, shape: Sequence[Dim]
+    options: Options,
+    target: Target,
+    windows: Windows,
+    filters: Array,
+    reach: int,
+    shape: Sequence[Dim],
 ) -> int:
     """The same for bytes, whose filters [O, C, 3, 3] are `filters`, and whose data, less their zero
     point, are at most `reach` from 0: 4 where F(4 x 4) is exact and pays, else 0."""
     sizes = [d for d in shape if isinstance(d, int)]
-    if not _slides(low.options, windows) or len(sizes) != 4 or filters.dtype != np.int8:
+    if not _slides(options, windows) or len(sizes) != 4 or filters.dtype != np.int8:
         return 0
     # By sums of 64 bits: of 8 bits -128 has no absolute value.
     largest = np.abs(filters.astype(np.int16)).sum(axis=(1, 2, 3), dtype=np.int64).max()
@@ -103,13 +113,13 @@ def byte_tile(
         return 0
     batch, outputs, height, width = sizes
     tiles = batch * -(-height // 4) * -(-width // 4)
-    lanes, kr = low.target.lanes(32), cell_depth(low.target, DType.i8)
+    lanes, kr = target.lanes(32), cell_depth(target, DType.i8)
     channels = filters.shape[1]
     # Where tiles of AMX multiply bytes, 16 rows at a time, nothing is left to save.
-    if kr == 1 or low.target.has("amx-int8") or channels % (2 * lanes) or outputs % lanes:
+    if kr == 1 or target.has("amx-int8") or channels % (2 * lanes) or outputs % lanes:
         return 0
     cells = 9 * batch * height * width * channels // kr
-    return 4 if _pays(low.target, cells, tiles, channels // 2, outputs) else 0
+    return 4 if _pays(target, cells, tiles, channels // 2, outputs) else 0
 
 
 def _slides(options: Options, windows: Windows) -> bool:

@@ -58,21 +58,31 @@ class Excite:
     inner: tuple[int, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fusion:
     """The decisions: chains by anchor, the anchor by the chain's last node, nodes in between, and
     nodes absorbed into a prologue; blocks that are one step, by their last node."""
+
+    epilogues: Mapping[int, tuple[int, ...]]
+    anchor_of: Mapping[int, int]
+    skipped: frozenset[int]
+    absorbed: frozenset[int]
+    excites: Mapping[int, Excite] = field(default_factory=dict[int, Excite])
+
+
+@dataclass
+class _Chains:
+    """The decisions so far, as in Fusion."""
 
     epilogues: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     anchor_of: dict[int, int] = field(default_factory=dict[int, int])
     skipped: set[int] = field(default_factory=set[int])
     absorbed: set[int] = field(default_factory=set[int])
-    excites: dict[int, Excite] = field(default_factory=dict[int, Excite])
 
 
 def decide_fusion(graph: Graph, native: Mapping[int, bool], home: Mapping[int, int]) -> Fusion:
     """Choose fusions among nodes that run natively (`native` by node) in one region (`home`)."""
-    fusion = Fusion()
+    fusion = _Chains()
     for node in graph.order():
         if not native.get(node, False):
             continue
@@ -87,11 +97,12 @@ def decide_fusion(graph: Graph, native: Mapping[int, bool], home: Mapping[int, i
             _absorb(graph, graph.input(node, 0), native, home, fusion, depth=4, once=once)
         elif native.get(node, False) and kind == "Convert":
             _absorb_conversion(graph, node, native, home, fusion)
-    return fusion
+    skipped, absorbed = frozenset(fusion.skipped), frozenset(fusion.absorbed)
+    return Fusion(fusion.epilogues, fusion.anchor_of, skipped, absorbed)
 
 
 def _take_chain(
-    graph: Graph, anchor: int, native: Mapping[int, bool], home: Mapping[int, int], fusion: Fusion
+    graph: Graph, anchor: int, native: Mapping[int, bool], home: Mapping[int, int], fusion: _Chains
 ) -> None:
     value, chain = Value(anchor), list[int]()
     numbers_only = graph.op(anchor).kind in NUMBER_ANCHORS
@@ -122,7 +133,7 @@ def _absorb(
     value: Value,
     native: Mapping[int, bool],
     home: Mapping[int, int],
-    fusion: Fusion,
+    fusion: _Chains,
     depth: int,
     *,
     once: bool,
@@ -143,7 +154,7 @@ def _absorb(
 
 
 def _absorb_conversion(
-    graph: Graph, node: int, native: Mapping[int, bool], home: Mapping[int, int], fusion: Fusion
+    graph: Graph, node: int, native: Mapping[int, bool], home: Mapping[int, int], fusion: _Chains
 ) -> None:
     """Leave a conversion to the products that read it, if nothing else does. Each of them packs
     its left operand in any case, or reads less where it would not have. A right operand is packed

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
 
 from ....ir.dims import Expr
 from ....ir.dtype import DType
@@ -12,17 +10,14 @@ from ....ir.graph import Graph
 from ....ir.op import Op
 from ....ir.ops import If, Loop, OnnxNode, TensorIterator
 from ....ir.types import TensorType, Type
-from ..control.eligibility import refuse_control
-from ..op_table import Lowerer, lowerer_of, runtime_inputs
-from .role import STRUCTURAL, Role
+from ..control.eligibility import match_control
+from ..op_table import Lowerer, lowerer_of
+from .role import STRUCTURAL, NativeControl, Role, read_values
 from .symbols import is_host_only, symbols_of
 
 
-def decide_roles(graph: Graph, control: Lowerer[Any]) -> dict[int, Role]:
-    """The role of every node that is not structural and is needed at run time, in order.
-
-    control: what lowers native If, Loop and TensorIterator nodes.
-    """
+def decide_roles(graph: Graph) -> dict[int, Role]:
+    """The role of every node that is not structural and is needed at run time, in order."""
     roles: dict[int, Role] = {}
     known: set[str] = set()
     # Symbols of sizes that only data decides, by the node whose result has them.
@@ -38,22 +33,23 @@ def decide_roles(graph: Graph, control: Lowerer[Any]) -> dict[int, Role]:
         found = lowerer_of(graph, node)
         outputs = [graph.type(v) for v in graph.values(node)]
         reason = terminal_reason(graph, node, op, outputs, known)
+        control: NativeControl | str | None = None
         if isinstance(op, If | Loop | TensorIterator) and not reason:
-            decide = partial(decide_roles, control=control)
-            unfit = refuse_control(graph, node, op, known, decide)
-            reason = _explain_control(op, unfit) if unfit else None
-            found = control
+            control = match_control(graph, node, op, known, decide_roles)
+            reason = _explain_control(op, control) if isinstance(control, str) else None
         if reason:
             if isinstance(op, OnnxNode) and isinstance(found, str):
                 reason = f"{found}; {reason}"
-            roles[node] = Role(None, reason, terminal=True)
+            roles[node] = Role(False, reason, terminal=True)
             for type_ in outputs:
                 makers.update(dict.fromkeys(symbols_of(type_) - known, node))
                 known |= symbols_of(type_)
+        elif isinstance(control, NativeControl):
+            roles[node] = Role(True, control=control)
         elif isinstance(found, Lowerer):
-            roles[node] = Role(found)
+            roles[node] = Role(True, ports=found.data)
         else:
-            roles[node] = Role(None, found)
+            roles[node] = Role(False, found)
     needed = needed_nodes(graph, roles, makers)
     return {n: r for n, r in roles.items() if n in needed}
 
@@ -102,9 +98,7 @@ def needed_nodes(graph: Graph, roles: Mapping[int, Role], makers: Mapping[str, i
         if node in needed:
             continue
         needed.add(node)
-        role = roles.get(node)
-        lowerer = role.lowerer if role is not None else None
-        pending.extend(v.node for v in runtime_inputs(graph, node, lowerer))
+        pending.extend(v.node for v in read_values(graph, node, roles.get(node)))
         if makers:
             pending.extend(makers[s] for s in _sizes_used(graph, node) if s in makers)
     return needed

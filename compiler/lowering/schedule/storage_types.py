@@ -12,11 +12,11 @@ from ....plan.packing.panel_params import cell_depth, dot_factor_dtype, has_tile
 from ....plan.target import Target
 from ...legality import is_elementwise
 from ...options import Options
-from ..build.op_lowering import LINE_BITS
 from ..build.scalar_programs import node_program
-from .conv_algorithm import float_tile
 from .fusion import Fusion
 
+# A cache line.
+LINE_BITS = 512
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _ON_TILES = _PRODUCTS | {"MatMulInteger"}
 _CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})
@@ -36,7 +36,11 @@ _SUM = frozenset("input const cast add sub max min clip".split())
 
 
 def rounded_values(
-    graph: Graph, native: Mapping[int, bool], fusion: Fusion, options: Options, target: Target
+    graph: Graph,
+    native: Mapping[int, bool],
+    fusion: Fusion,
+    options: Options,
+    winograd_tiles: Mapping[int, int],
 ) -> frozenset[Value]:
     """f32 values that are stored as bf16 (numerics.md, Precision). Every reader is a product that
     rounds them anyway, or the largest of a window that only such products read, so that no bit of a
@@ -52,7 +56,7 @@ def rounded_values(
         if not native.get(use.node, False):
             return False
         pooled = graph.op(use.node).kind == _POOL and Value(use.node) in found
-        return pooled or use.node in summed or _rounds(graph, use, options, target)
+        return pooled or use.node in summed or _rounds(graph, use, winograd_tiles)
 
     # Readers first.
     for value in reversed(list(_values_written(graph, native, fusion, _WRITERS))):
@@ -121,10 +125,10 @@ def _sums(graph: Graph, fusion: Fusion) -> frozenset[int]:
     )
 
 
-def _rounds(graph: Graph, use: Use, options: Options, target: Target) -> bool:
+def _rounds(graph: Graph, use: Use, winograd_tiles: Mapping[int, int]) -> bool:
     """Whether a node rounds what comes in at a port: as a left factor, or as a convolution's data
     (Winograd's transform does not)."""
     kind = graph.op(use.node).kind
     if use.port != 0 or kind not in _CONVOLUTIONS:
         return use.port == 0 and kind in _PRODUCTS
-    return not float_tile(graph, use.node, options, target)
+    return use.node not in winograd_tiles

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from irc_compiler.compiler.lowering import lower
-from irc_compiler.compiler.lowering.control.lower_control import CONTROL
 from irc_compiler.compiler.lowering.ops.squeeze_excite import Site, find_excite
 from irc_compiler.compiler.lowering.schedule.fusion import decide_fusion
 from irc_compiler.compiler.lowering.schedule.partition import decide_roles
@@ -166,7 +165,7 @@ def test_products_round_their_factors_where_the_precision_says_so() -> None:
 def test_a_block_that_is_none_says_why(text: str, reason: str) -> None:
     graph, options = optimised(text)
     assert not blocks(lower(graph, generic_target("avx512"), options)[0])
-    native = {n: r.lowerer is not None for n, r in decide_roles(graph, CONTROL).items()}
+    native = {n: role.native for n, role in decide_roles(graph).items()}
     home = dict.fromkeys(native, 0)
     site = Site(graph, native, home, decide_fusion(graph, native, home))
     last = channels_last_values(graph, native)

@@ -23,6 +23,7 @@ from irc_compiler.plan.specs.pooling import PoolSpec
 from irc_compiler.plan.target import Target, generic_target
 
 LOWER = importlib.import_module("irc_compiler.compiler.lowering.lower")
+SCHEDULER = importlib.import_module("irc_compiler.compiler.lowering.schedule.scheduler")
 STORAGE = importlib.import_module("irc_compiler.compiler.lowering.schedule.storage_types")
 RNG = np.random.default_rng(7)
 W = [(RNG.standard_normal((48, 48)) / 7).astype(np.float32) for _ in range(3)]
@@ -58,7 +59,7 @@ def test_a_layer_passes_rounded_factors_to_the_next(monkeypatch: pytest.MonkeyPa
     assert types(net) == {DType.bf16}
     found = net(X)[0]
     assert types(irc.compile_model(chain())) == {DType.f32}
-    monkeypatch.setattr(LOWER, "rounded_values", lambda *_: frozenset())
+    monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
     wide = irc.compile_model(chain(), precision="bf16")
     assert types(wide) == {DType.f32} and wide(X)[0].tobytes() == found.tobytes()
 
@@ -68,7 +69,7 @@ def test_what_others_read_stays_f32(make, monkeypatch: pytest.MonkeyPatch) -> No
     net = irc.compile_model(make(), precision="bf16")
     assert DType.bf16 not in types(net)
     found = [np.array(y) for y in net(X)]
-    monkeypatch.setattr(LOWER, "rounded_values", lambda *_: frozenset())
+    monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
     wide = irc.compile_model(make(), precision="bf16")(X)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(found, wide, strict=True))
 
@@ -181,7 +182,7 @@ def test_the_largest_of_a_window_is_rounded_before_it_is_found(
     net = compile_graph(graph, True, 1, "bf16")
     assert pools(net) == [(DType.bf16, DType.bf16)]
     found = np.array(net([x])[0])
-    monkeypatch.setattr(LOWER, "rounded_values", lambda *_: frozenset())
+    monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
     wide = compile_graph(graph, True, 1, "bf16")
     assert pools(wide) == [(DType.f32, DType.f32)]
     np.testing.assert_array_equal(wide([x])[0], found)
@@ -241,6 +242,6 @@ def test_gaps_change_no_bit(precision: str, monkeypatch: pytest.MonkeyPatch) -> 
     model = ops.model({"y": ops.matmul(hidden, wide[1])})
     given = RNG.standard_normal((37, 64)).astype(np.float32)
     found = irc.compile_model(model, precision=precision)(given)[0]
-    monkeypatch.setattr(LOWER, "spaced_values", lambda *_: frozenset())
+    monkeypatch.setattr(SCHEDULER, "spaced_values", lambda *_: frozenset())
     plain = irc.compile_model(model, precision=precision)(given)[0]
     assert found.tobytes() == plain.tobytes()

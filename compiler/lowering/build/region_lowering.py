@@ -1,4 +1,4 @@
-"""What every lowering function works with: the graph, the region being built, views of values."""
+"""What every lowering function works with: the schedule, the region that is built, and views."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ....ir.errors import VerificationError
 from ....ir.graph import Graph, Value
 from ....ir.op import Array
 from ....ir.ops import Constant as ConstantOp
-from ....ir.scalar.builder import Builder, Ref, cast_array, identity
+from ....ir.scalar.builder import Builder, Ref, identity
 from ....ir.scalar.program import Program
-from ....ir.types import TensorType, Type
+from ....ir.types import TensorType
 from ....plan.packing.layouts import Layout
 from ....plan.plan import PlanConstant
 from ....plan.specs.elementwise import ElementwiseSpec
@@ -32,49 +32,57 @@ from ...strided_view import (
     take,
 )
 from ..schedule.fusion import Fusion
-from ..schedule.symbol_sources import SlotSymbols
+from ..schedule.schedule import Schedule
+from ..schedule.storage_types import LINE_BITS
+from .plan_builder import PlanBuilder
 from .region_builder import RegionBuilder, SizeCollector
 from .scalar_programs import node_program
 
 T = TypeVar("T")
-# A cache line.
-LINE_BITS = 512
 
 
 @dataclass
-class Lowering:
-    """State of lowering one graph. `views` and `region` belong to the region being built."""
+class RegionLowering:
+    """One region as it is built from the schedule, or a body whose steps are part of a region.
 
-    graph: Graph
-    target: Target
-    options: Options
-    fusion: Fusion
-    # Values that lie (batch, spatial..., channel) in memory.
-    channels_last: frozenset[Value] = frozenset()
-    # Values stored as bf16 (compiler/lowering/schedule/storage_types.py).
-    rounded: frozenset[Value] = frozenset()
-    # Values whose rows have a cache line between them
-    # (compiler/lowering/schedule/storage_types.py).
-    spaced: frozenset[Value] = frozenset()
+    plan: what the regions of a plan share. inputs: the slots of the region's inputs. placed: where
+    a value is to be written, decided before its step: a region output's memory. divided: values
+    that a product reads, or writes, with several strides per axis.
+    """
+
+    schedule: Schedule
+    plan: PlanBuilder
     region: RegionBuilder = field(default_factory=RegionBuilder)
+    inputs: list[int] = field(default_factory=list[int])
     views: dict[Value, View] = field(default_factory=dict[Value, View])
-    weights: dict[int, Array] = field(default_factory=dict[int, Array])
-    constants: dict[PlanConstant, int] = field(default_factory=dict[PlanConstant, int])
-    slots: list[Type] = field(default_factory=list[Type])
-    slot_of: dict[Value, int] = field(default_factory=dict[Value, int])
-    # The slots of `slot_of` by the symbols that they define.
-    slot_symbols: SlotSymbols = field(default_factory=SlotSymbols)
-    region_inputs: list[int] = field(default_factory=list[int])
-    # Constants that their readers convert, by the source array's id and the type they want.
-    converted: dict[tuple[int, DType], ConstantOp] = field(
-        default_factory=dict[tuple[int, DType], ConstantOp]
-    )
-    # Where a value is to be written, decided before its step: a region output's memory.
     placed: dict[Value, View] = field(default_factory=dict[Value, View])
-    # Values that a product reads, or writes, where several strides per axis say they lie.
     divided: dict[Value, BlockedAxes] = field(default_factory=dict[Value, BlockedAxes])
 
+    def enter_body(self, body: Schedule) -> RegionLowering:
+        """The lowering of a body into the same region."""
+        return RegionLowering(body, self.plan, self.region)
+
     # Facts ------------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is lowered."""
+        return self.schedule.graph
+
+    @property
+    def target(self) -> Target:
+        """The machine that the plan is for."""
+        return self.schedule.target
+
+    @property
+    def options(self) -> Options:
+        """The options of the compilation."""
+        return self.schedule.options
+
+    @property
+    def fusion(self) -> Fusion:
+        """What is computed together."""
+        return self.schedule.fusion
 
     def tensor(self, value: Value) -> TensorType:
         """The value's type, which is a tensor's."""
@@ -104,16 +112,7 @@ class Lowering:
 
     def constant_op(self, value: Value) -> ConstantOp | None:
         """The constant that a value is, also through a conversion that nothing folded."""
-        op = self.graph.op(value.node)
-        if op.kind != "Convert":
-            return op if isinstance(op, ConstantOp) else None
-        source, dtype = self.constant_op(self.graph.input(value.node, 0)), self.tensor(value).dtype
-        if source is None:
-            return None
-        key = id(source.data), dtype
-        if key not in self.converted:
-            self.converted[key] = ConstantOp.of(cast_array(source.data, dtype), dtype)
-        return self.converted[key]
+        return self.plan.constant_op(self.graph, value)
 
     def constant(
         self,
@@ -143,11 +142,9 @@ class Lowering:
         rounds: bool = False,
     ) -> View:
         """The buffer of an array in a layout, whose packing may round its elements to `dtype`."""
-        self.weights[id(data)] = data
         shape = tuple(int(d) for d in data.shape)
         entry = PlanConstant(id(data), dtype, shape, layout, transposed, rounds)
-        index = self.constants.setdefault(entry, len(self.constants))
-        return self.region.constant(index, dtype, shape, name)
+        return self.region.constant(self.plan.add_constant(entry, data), dtype, shape, name)
 
     def scalar(self, value: Value) -> float | int | None:
         """The number that a constant of one element holds."""
@@ -173,11 +170,9 @@ class Lowering:
         if found is None:
             found = self.constant(value)
         if found is None:
-            slot = self.slot_of[value]
-            self.region_inputs.append(slot)
-            type_ = self.tensor(value)
-            index = len(self.region_inputs) - 1
-            found = self.region.input(index, type_.dtype, self.shape(value), self.name(value.node))
+            self.inputs.append(self.schedule.interface.slot_of[value])
+            dtype, index = self.tensor(value).dtype, len(self.inputs) - 1
+            found = self.region.input(index, dtype, self.shape(value), self.name(value.node))
         self.views[value] = found
         return found
 
@@ -193,12 +188,12 @@ class Lowering:
         """Fresh memory for a value, in the order of axes that was chosen for it
         (compiler/lowering/schedule/tensor_layout.py)."""
         dtype, shape, name = self.tensor(value).dtype, self.shape(value), self.name(value.node)
-        dtype = DType.bf16 if value in self.rounded else dtype
-        if value in self.spaced:
+        dtype = DType.bf16 if value in self.schedule.rounded else dtype
+        if value in self.schedule.spaced:
             last = len(shape) - 1
             wide = (*shape[:last], shape[last] + LINE_BITS // dtype.bits)
             return take(self.region.allocate(dtype, wide, name), last, 0, shape[last])
-        if value not in self.channels_last:
+        if value not in self.schedule.channels_last:
             return self.region.allocate(dtype, shape, name)
         rank = len(shape)
         turned = self.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)

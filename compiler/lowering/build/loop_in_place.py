@@ -7,8 +7,8 @@ from dataclasses import replace
 from ....plan.plan import ARENA, BRANCH, LOOP, ControlStep, KernelStep, Step
 from ....plan.specs.base import has_same_access
 from ...strided_view import View
-from ..build.region_builder import RegionBuilder, step_buffers
 from .in_place import root_of
+from .region_builder import RegionBuilder, step_buffers
 
 
 def write_in_place(region: RegionBuilder, begin: int, source: View, state: View) -> bool:

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 
 from ....ir.dims import Dim, Expr, eq
 from ....ir.dims.constraints import ShapeConstraint
 from ....plan.plan import SizeCheck
 from ...shape_analysis.unify_dims import requirements_of
-from ..build.op_lowering import Lowering
-from .role import Role
+from .region_lowering import RegionLowering
 
 
-def size_checks(
-    low: Lowering, roles: dict[int, Role], nodes: Sequence[int], *, first: bool
-) -> list[SizeCheck]:
+def size_checks(low: RegionLowering, nodes: Sequence[int], *, first: bool) -> list[SizeCheck]:
     """One check for every two sizes that native nodes take to be equal, and that may differ. The
     first region checks what the whole model needs of its inputs.
 
     Operations in Python check their own inputs.
     """
-    low.slot_symbols.update(low.slot_of, low.slots)
-    defined = low.slot_symbols.by_name.keys()
-    native = [n for n in nodes if roles[n].lowerer is not None]
+    defined = low.plan.slot_symbols.by_name.keys()
+    native = [n for n in nodes if low.schedule.roles[n].native]
     needs = [each for n in native for each in requirements_of(low.graph, n)]
     found = _checks(low, [*(low.graph.needs if first else ()), *needs], defined)
     return [*found, *low.region.checks]
 
 
-def checks_inside(inner: Lowering, roles: Mapping[int, Role]) -> list[SizeCheck]:
+def checks_inside(inner: RegionLowering) -> list[SizeCheck]:
     """What a body's nodes take for granted of sizes that its region knows: of everything around
     the body that it reads, there are buffers."""
-    needs = [each for n in roles for each in requirements_of(inner.graph, n)]
+    needs = [each for n in inner.schedule.roles for each in requirements_of(inner.graph, n)]
     return _checks(inner, needs, inner.region.symbols())
 
 
-def _checks(low: Lowering, needs: Sequence[ShapeConstraint], defined: Set[str]) -> list[SizeCheck]:
+def _checks(
+    low: RegionLowering, needs: Sequence[ShapeConstraint], defined: Set[str]
+) -> list[SizeCheck]:
     found: dict[tuple[Dim, Dim, bool], SizeCheck] = {}
     for each in needs:
         if eq(each.left, each.right) is None and _names(each.left) | _names(each.right) <= defined:

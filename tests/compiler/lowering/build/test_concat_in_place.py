@@ -172,7 +172,7 @@ def test_a_skip_is_not_held_with_the_memory_of_what_is_joined_to_it(
 ) -> None:
     """Only as far as the arena stays as small as copying makes it."""
     shared = compile_graph(ladder(Net(32), (16, 16, 64)), True, 1)
-    place = "irc_compiler.compiler.lowering.schedule.output_placement.concats_in_place"
+    place = "irc_compiler.compiler.lowering.build.output_placement.concats_in_place"
     monkeypatch.setattr(place, lambda *_: frozenset())
     copied = compile_graph(ladder(Net(32), (16, 16, 64)), True, 1)
     assert len(copies(copied)) == 3 and 0 < len(copies(shared)) < 3

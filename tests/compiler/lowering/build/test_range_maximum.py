@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc_compiler.compiler.lowering.schedule.range_maximum import RangeMaximum
+from irc_compiler.compiler.lowering.build.range_maximum import RangeMaximum
 
 INTEGERS = st.integers(-(2**70), 2**70)
 

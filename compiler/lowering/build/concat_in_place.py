@@ -21,10 +21,9 @@ from ....ir.ops import Concat
 from ....ir.types import TensorType
 from ...rewrite.patch import has_one_use
 from ...strided_view import View, has_same_strides
-from ..build.op_lowering import Lowering
 from ..ops.data_movement import places
 from .range_maximum import RangeMaximum
-from .role import Role
+from .region_lowering import RegionLowering
 
 # What shows the memory of its first input, nearly always.
 _SPLITS = frozenset({"Split", "VariadicSplit"})
@@ -38,7 +37,7 @@ _MAX_CONCAT_INPUTS = 64
 
 
 def concat_buffer_of(
-    low: Lowering, node: int, values: Sequence[Value], whole: Value
+    low: RegionLowering, node: int, values: Sequence[Value], whole: Value
 ) -> View | None:
     """The memory of `whole` if its parts, `values`, are placed side by side in their order."""
     placed = [low.placed.get(v) for v in values]
@@ -51,23 +50,23 @@ def concat_buffer_of(
     return view
 
 
-def stored_dtype(low: Lowering, value: Value) -> DType:
+def stored_dtype(low: RegionLowering, value: Value) -> DType:
     """The type that a value has in memory."""
-    return DType.bf16 if value in low.rounded else low.tensor(value).dtype
+    return DType.bf16 if value in low.schedule.rounded else low.tensor(value).dtype
 
 
-def concats_in_place(
-    low: Lowering, nodes: Sequence[int], roles: Mapping[int, Role]
-) -> frozenset[int]:
+def concats_in_place(low: RegionLowering, nodes: Sequence[int]) -> frozenset[int]:
     """The Concats of a region, whose nodes are given in order, whose inputs are written in place
     though others read them, too."""
-    concats = [n for n in nodes if isinstance(low.graph.op(n), Concat) and _native(roles, n)]
+    concats = [
+        n for n in nodes if isinstance(low.graph.op(n), Concat) and low.schedule.roles[n].native
+    ]
     if not concats:
         return frozenset()
     at = {n: i for i, n in enumerate(nodes)}
     lives = _LivenessEstimate(low, nodes, at)
     listed = {tuple(inputs_of(low, n)): Value(n) for n in concats}
-    readers, found = NativeReaders(low, at, roles), set[int]()
+    readers, found = NativeReaders(low, at), set[int]()
     for node in reversed(concats):
         whole, values = Value(node), inputs_of(low, node)
         shared = [v for v in values if sharable(low, whole, v, readers)]
@@ -89,7 +88,7 @@ class _LivenessEstimate:
     """Estimated lifetimes: by value with memory of its own in the arena when it is made, when it is
     read last, and its bytes. What is in a Concat's memory is part of that."""
 
-    def __init__(self, low: Lowering, nodes: Sequence[int], at: Mapping[int, int]) -> None:
+    def __init__(self, low: RegionLowering, nodes: Sequence[int], at: Mapping[int, int]) -> None:
         self.born: dict[Value, int] = {}
         self.last: dict[Value, int] = {}
         self.size: dict[Value, int] = {}
@@ -159,12 +158,7 @@ class _LivenessEstimate:
         return True
 
 
-def _native(roles: Mapping[int, Role], node: int) -> bool:
-    role = roles.get(node)
-    return role is not None and role.lowerer is not None
-
-
-def inputs_of(low: Lowering, node: int) -> list[Value]:
+def inputs_of(low: RegionLowering, node: int) -> list[Value]:
     return [v for v in low.graph.inputs(node) if v is not None]
 
 
@@ -172,13 +166,17 @@ class NativeReaders:
     """Whether native nodes among `nodes` alone read a value; its readers are visited once, however
     many Concats they are."""
 
-    def __init__(self, low: Lowering, nodes: Container[int], roles: Mapping[int, Role]) -> None:
-        self.graph, self.nodes, self.roles = low.graph, nodes, roles
+    def __init__(self, low: RegionLowering, nodes: Container[int]) -> None:
+        self.graph, self.nodes, self.roles = low.graph, nodes, low.schedule.roles
         self._known: dict[Value, bool] = {}
 
     def has(self, node: int) -> bool:
         """Whether a node is native and among the nodes."""
-        return node in self.nodes and _native(self.roles, node)
+        return node in self.nodes and self.is_native(node)
+
+    def is_native(self, node: int) -> bool:
+        """Whether a node is native."""
+        return node in self.roles and self.roles[node].native
 
     def are_only_readers(self, value: Value) -> bool:
         """Whether such nodes alone read a value."""
@@ -187,7 +185,7 @@ class NativeReaders:
         return self._known[value]
 
 
-def sharable(low: Lowering, whole: Value, value: Value, readers: NativeReaders) -> bool:
+def sharable(low: RegionLowering, whole: Value, value: Value, readers: NativeReaders) -> bool:
     """Whether a value that others read too could be in its part of a Concat's result."""
     return (
         not has_one_use(low.graph, value)
@@ -196,11 +194,11 @@ def sharable(low: Lowering, whole: Value, value: Value, readers: NativeReaders) 
         and value not in low.placed
         and readers.are_only_readers(value)
         and stored_dtype(low, value) is stored_dtype(low, whole)
-        and (value in low.channels_last) == (whole in low.channels_last)
+        and (value in low.schedule.channels_last) == (whole in low.schedule.channels_last)
     )
 
 
-def _bytes(low: Lowering, value: Value) -> int:
+def _bytes(low: RegionLowering, value: Value) -> int:
     count = product(low.shape(value))
     if not isinstance(count, int):
         try:

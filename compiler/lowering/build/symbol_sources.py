@@ -5,13 +5,11 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import islice
 
 from ....ir.errors import VerificationError
-from ....ir.graph import Value
 from ....ir.types import Type
 from ....plan.plan import SymbolSource
-from .symbols import symbols_defined_by, symbols_of
+from ..schedule.symbols import symbols_defined_by, symbols_of
 
 
 class SlotSymbols:
@@ -25,11 +23,11 @@ class SlotSymbols:
         self._seen: set[int] = set()
         self._values = 0
 
-    def update(self, slot_of: dict[Value, int], types: Sequence[Type]) -> None:
-        """Take in the slots of values that have been added since the last update."""
-        fresh = list(islice(reversed(slot_of.values()), len(slot_of) - self._values))
-        self._values = len(slot_of)
-        for slot in reversed(fresh):
+    def update(self, slots: Sequence[int], count: int, types: Sequence[Type]) -> None:
+        """Take in the first `count` of the values' slots, as far as they are new."""
+        fresh = slots[self._values : count]
+        self._values = count
+        for slot in fresh:
             if slot not in self._seen:
                 self._seen.add(slot)
                 for name in symbols_defined_by(types[slot]):

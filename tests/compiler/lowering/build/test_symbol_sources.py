@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc_compiler.compiler.lowering.schedule import symbol_sources
-from irc_compiler.compiler.lowering.schedule.symbol_sources import (
+from irc_compiler.compiler.lowering.build import symbol_sources
+from irc_compiler.compiler.lowering.build.symbol_sources import (
     SlotSymbols,
     find_symbol_sources,
 )
@@ -14,7 +14,6 @@ from irc_compiler.compiler.lowering.schedule.symbols import symbols_defined_by, 
 from irc_compiler.ir.dims import symbol
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
-from irc_compiler.ir.graph import Value
 from irc_compiler.ir.types import TensorType, Type
 from irc_compiler.plan.plan import SymbolSource
 
@@ -57,7 +56,7 @@ def test_the_slots_are_those_of_a_search_of_all(
     slots = data.draw(st.permutations(range(len(types))))
     known = SlotSymbols()
     for count in (len(slots) // 2, len(slots)):  # as a plan grows
-        known.update({Value(n): s for n, s in enumerate(slots[:count])}, types)
+        known.update(slots, count, types)
     try:
         wanted = search_all(names, inputs, slots, types)
     except VerificationError:
@@ -72,7 +71,7 @@ def test_a_region_looks_at_no_slots_that_it_does_not_need(
 ) -> None:
     types: list[Type] = [TensorType(DType.f32, (symbol(f"N{n}"),)) for n in range(1000)]
     known, visits = SlotSymbols(), 0
-    known.update({Value(n): n for n in range(1000)}, types)
+    known.update(range(1000), 1000, types)
 
     def count(type_: Type) -> dict[str, int]:
         nonlocal visits
@@ -82,5 +81,5 @@ def test_a_region_looks_at_no_slots_that_it_does_not_need(
     monkeypatch.setattr(symbol_sources, "symbols_defined_by", count)
     added, found = find_symbol_sources({"N7", "N900"}, [3], known, types)
     assert (added, [s.symbol for s in found]) == ([7, 900], ["N7", "N900"]) and visits <= 3
-    known.update({Value(n): n for n in range(1001)}, [*types, TensorType(DType.f32, (4,))])
+    known.update(range(1001), 1001, [*types, TensorType(DType.f32, (4,))])
     assert visits <= 4

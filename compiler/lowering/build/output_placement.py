@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 
 from ....ir.graph import Value
 from ....ir.ops import (
@@ -35,13 +35,12 @@ from ...strided_view import (
     row_major,
     runs_of_vectors,
 )
-from ..build.op_lowering import Lowering
 from ..ops.data_movement import known_list, places
+from ..schedule.fusion import conversion_of
+from ..schedule.symbols import symbols_in
 from .concat_in_place import NativeReaders, concat_buffer_of, concats_in_place, inputs_of, sharable
-from .fusion import conversion_of
-from .role import Role, reads
+from .region_lowering import RegionLowering
 from .symbol_sources import find_symbol_sources
-from .symbols import symbols_in
 
 _SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
 _PRODUCTS = (MatMul, Gemm, MatMulInteger)
@@ -51,56 +50,22 @@ _WRITES_ANYWHERE = (*_PRODUCTS, Attention, Elementwise, Group)
 _MIN_VECTOR_COLUMNS = 8
 
 
-def reserve_output(low: Lowering, value: Value, slot: int, outputs: list[int]) -> None:
-    """Reserve a region output for a value."""
-    type_ = low.tensor(value)
-    view = low.region.output(len(outputs), type_.dtype, low.shape(value), low.name(value.node))
-    outputs.append(slot)
-    low.placed[value] = view
-    low.slot_of.setdefault(value, slot)
-
-
-def exported_values(
-    low: Lowering,
-    roles: dict[int, Role],
-    home: dict[int, int],
-    index: int,
-    nodes: Sequence[int],
-    end: int | None,
-) -> list[Value]:
-    """Values of this region's nodes that are read after it."""
-    found: list[Value] = []
-    # What a node of later regions, or the terminal, reads: listed once for all that it reads.
-    read: dict[int, frozenset[Value]] = {}
-    for node in nodes:
-        for value in low.graph.values(node):
-            for reader in low.graph.readers(value):
-                if home.get(reader, index) <= index and reader != end:
-                    continue
-                if reader not in read:
-                    read[reader] = frozenset(reads(low.graph, reader, roles))
-                if value in read[reader]:
-                    found.append(value)
-                    break
-    return found
-
-
 def propagate_output_buffers(
-    low: Lowering, nodes: Sequence[int], lowered: Container[int], roles: Mapping[int, Role]
+    low: RegionLowering, nodes: Sequence[int], lowered: Container[int]
 ) -> None:
     """Let producers write where their value will be needed: through reshapes into a region output,
     and into their part of a concatenation.
 
     nodes: of the region in order. lowered: the nodes of all regions.
     """
-    graph, mine = low.graph, frozenset(nodes)
-    shared = concats_in_place(low, nodes, roles)
-    readers = NativeReaders(low, lowered, roles)
+    graph, mine, roles = low.graph, frozenset(nodes), low.schedule.roles
+    shared = concats_in_place(low, nodes)
+    readers = NativeReaders(low, lowered)
     propagate_buffers(low, list(low.placed), mine, readers, shared)
     # The last first: what it joins may have been joined by others before, in less memory.
     for node in reversed(nodes):
         op, value = graph.op(node), Value(node)
-        if roles[node].lowerer is None or value in low.placed:
+        if not roles[node].native or value in low.placed:
             continue
         if isinstance(op, Concat) and (
             whole := concat_buffer_of(low, node, inputs_of(low, node), value)
@@ -117,7 +82,7 @@ def propagate_output_buffers(
 
 
 def propagate_buffers(
-    low: Lowering,
+    low: RegionLowering,
     pending: list[Value],
     nodes: frozenset[int],
     readers: NativeReaders,
@@ -125,11 +90,9 @@ def propagate_buffers(
 ) -> None:
     """Hand the places of these values on to what makes them, as far as views can say it. nodes: of
     the region. shared: Concats whose inputs are written in place though others read them."""
-    roles = readers.roles
     while pending:
         value = pending.pop()
-        role = roles.get(value.node)
-        if role is None or role.lowerer is None:
+        if not readers.is_native(value.node):
             continue
         for source, part in input_buffers_for(low, value):
             if part is None or source.node not in nodes or source in low.placed:
@@ -140,12 +103,12 @@ def propagate_buffers(
             if isinstance(part, View):
                 low.placed[source] = part
                 pending.append(source)
-            elif roles[source.node].lowerer is not None:
+            elif readers.is_native(source.node):
                 low.divided[source] = part
 
 
 def input_buffers_for(
-    low: Lowering, value: Value
+    low: RegionLowering, value: Value
 ) -> Sequence[tuple[Value, View | BlockedAxes | None]]:
     """Where the inputs of a placed value would have to be written for it to cost nothing."""
     graph, view = low.graph, low.placed[value]
@@ -167,13 +130,13 @@ def input_buffers_for(
     return []
 
 
-def inverse_permutation(low: Lowering, value: Value) -> list[int]:
+def inverse_permutation(low: RegionLowering, value: Value) -> list[int]:
     """The order of the axes that a Transpose gives its input."""
     rank = len(low.shape(value))
     return [int(i) for i in known_list(low.graph, value.node, 1) or reversed(range(rank))]
 
 
-def can_write_transposed(low: Lowering, value: Value) -> bool:
+def can_write_transposed(low: RegionLowering, value: Value) -> bool:
     """Whether the kernel behind a Transpose may write its result, reshaped or not, as the
     transposed value lies. A product stores vectors of columns: turned against them it would write
     one element at a time (1024 x 128, 32 deep: 735 us, 66 with a copy; 1000 x 128: 70 and 43)."""
@@ -194,7 +157,7 @@ def can_write_transposed(low: Lowering, value: Value) -> bool:
     return inverse_permutation(low, value)[-1] == len(low.shape(source)) - 1
 
 
-def blocks_of(low: Lowering, value: Value, view: View) -> BlockedAxes | None:
+def blocks_of(low: RegionLowering, value: Value, view: View) -> BlockedAxes | None:
     """A place for the result of a product that is reshaped to `view`: columns in blocks."""
     anchor = low.fusion.anchor_of.get(value.node, value.node)
     if not isinstance(low.graph.op(anchor), _PRODUCTS):
@@ -206,7 +169,7 @@ def blocks_of(low: Lowering, value: Value, view: View) -> BlockedAxes | None:
     return found if found and runs_of_vectors(found, lanes) else None
 
 
-def read_in_order(low: Lowering, value: Value) -> bool:
+def read_in_order(low: RegionLowering, value: Value) -> bool:
     """Whether a transposed value is read only by a reshape that wants its elements in order: then
     the producer should write them so. Where the reshape only divides axes (tokens to an image
     of channels) it is a view of what the producer writes anyway."""
@@ -224,16 +187,16 @@ def read_in_order(low: Lowering, value: Value) -> bool:
     return has_one_use(graph, source) and can_write_transposed(low, value)
 
 
-def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
+def symbol_sources(low: RegionLowering) -> tuple[SymbolSource, ...]:
     """Where each symbol of the region is read: an axis of a region input, added for this purpose
     if need be."""
     sizes = [*low.region.dims, *(d for b in low.region.buffers for d in b.shape)]
     names = {s.name for size in sizes for s in symbols_in(size)}
-    low.slot_symbols.update(low.slot_of, low.slots)
-    added, found = find_symbol_sources(names, low.region_inputs, low.slot_symbols, low.slots)
+    types = low.schedule.interface.types
+    added, found = find_symbol_sources(names, low.inputs, low.plan.slot_symbols, types)
     for slot in added:
-        type_ = low.slots[slot]
+        type_ = types[slot]
         assert isinstance(type_, TensorType)
-        low.region_inputs.append(slot)
-        low.region.input(len(low.region_inputs) - 1, type_.dtype, type_.shape or ())
+        low.inputs.append(slot)
+        low.region.input(len(low.inputs) - 1, type_.dtype, type_.shape or ())
     return tuple(found)

@@ -6,7 +6,7 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler import ops
-from irc_compiler.compiler.lowering.schedule.kernel_sharing import MIN_SHARED_KERNELS
+from irc_compiler.compiler.lowering.build.kernel_sharing import MIN_SHARED_KERNELS
 from irc_compiler.ir import ops as o
 from irc_compiler.plan.plan import KernelStep
 from irc_compiler.plan.specs.base import Spec
