@@ -50,13 +50,13 @@ class TileProducts(Products):
         self.instruction = instruction
         # A line more than a block: rows a power of two apart would share cache sets.
         row = BLOCK_KEYS // self.kr + AMX_ROWS
-        tiling = replace(self.mixture.tiling, pack_a="rows", a_row=row)
-        self.mixture.tiling = tiling
+        schedule = replace(self.mixture.schedule, pack_a="rows", a_row=row)
+        self.mixture = replace(self.mixture, schedule=schedule)
         self._made: dict[tuple[int, int, bool], Function] = {}
 
     @property
     def value_cells(self) -> int:
-        return -(-self.spec.value_size // AMX_ROWS) * AMX_ROWS * self.mixture.tiling.a_row
+        return -(-self.spec.value_size // AMX_ROWS) * AMX_ROWS * self.mixture.schedule.a_row
 
     def configure(self, f: Function) -> None:
         _TILES.configure(f)
@@ -92,7 +92,7 @@ class TileProducts(Products):
     ) -> None:
         """Tiles of two registers of rows, and of one where no more are left."""
         left, right, to, steps = given
-        row = (self.scores if fresh else self.mixture).tiling.a_row
+        row = (self.scores if fresh else self.mixture).schedule.a_row
 
         def tile(down: int, start: Value) -> None:
             a = f.at(left, f.mul(start, row), F32)
@@ -121,7 +121,7 @@ class TileProducts(Products):
             attributes="nounwind noinline",
             linkage="internal",
         )
-        p, row = f.params, (self.scores if fresh else self.mixture).tiling.a_row
+        p, row = f.params, (self.scores if fresh else self.mixture).schedule.a_row
         line = integer(4 * self.nr)
         sums = [
             (_TILES.total(d, c), f.at(p["to"], d * AMX_ROWS * self.nr + c * AMX_ROWS, F32))
@@ -174,7 +174,7 @@ class TileProducts(Products):
                 for i in range(0, keys, self.kr)
             ]
             for i, x in enumerate(transpose_square(f, cells)):
-                at = f.add(f.mul(f.add(d, i), g.tiling.a_row), f.udiv(first, self.kr))
+                at = f.add(f.mul(f.add(d, i), g.schedule.a_row), f.udiv(first, self.kr))
                 f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
         whole = f.mul(f.udiv(count, keys), keys)

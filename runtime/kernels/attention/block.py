@@ -54,8 +54,8 @@ def layout_of(p: Products, panels: int) -> AttentionScratch:
     mask = exponentials + BLOCK_KEYS * row
     turned = spec.mask is not None and spec.mask.strides[-2] != 0
     keys = mask + (BLOCK_KEYS * row if turned else 0)
-    copied = p.scores.tiling.pack_a != "no", p.mixture.tiling.pack_a != "no"
-    values = keys + (BLOCK_KEYS * p.scores.tiling.a_row * 4 if copied[0] else 0)
+    copied = p.scores.schedule.pack_a != "no", p.mixture.schedule.pack_a != "no"
+    values = keys + (BLOCK_KEYS * p.scores.schedule.a_row * 4 if copied[0] else 0)
     total = values + (p.value_cells * 4 if copied[1] else 0)
     return AttentionScratch(
         panels, 0, sums, largest, totals, panel, scores, exponentials, mask, keys, values, total

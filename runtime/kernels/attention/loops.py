@@ -65,7 +65,7 @@ class AttentionLoops:
         self.finish = store_results(p, spec)
         masked = spec.mask is not None and spec.mask.strides[-2] != 0
         self.turn = turn_mask(p, spec) if masked else None
-        copied = [g.tiling.pack_a != "no" for g in (p.scores, p.mixture)]
+        copied = [g.schedule.pack_a != "no" for g in (p.scores, p.mixture)]
         self.pack_keys = pack_a_function(p.scores) if copied[0] else None
         self.pack_values = p.pack_values() if copied[1] else None
         self.blocks = self.variants()

@@ -21,9 +21,10 @@ from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import ELEMENT, Value, integer
 from ..gemm.context import GemmContext, TileShape
-from ..gemm.micro import MicroKernels
+from ..gemm.micro_kernel import VectorMicroKernel
+from ..gemm.operand_packing import uncrowded_rows
 from ..gemm.packing.panels import pack_a_function
-from ..gemm.tiling import choose_tiling, tile_rows, uncrowded_rows
+from ..gemm.tiling import choose_vector_schedule, tile_rows
 
 F32 = DType.f32
 
@@ -43,8 +44,8 @@ class Products:
         self.cells = -(-spec.head_size // self.kr)
         self.scores = self._scores(target)
         self.mixture = self._mixture(target)
-        self._score_kernels = MicroKernels(self.scores)
-        self._mixture_kernels = MicroKernels(self.mixture)
+        self._score_kernels = VectorMicroKernel(self.scores)
+        self._mixture_kernels = VectorMicroKernel(self.mixture)
         self.frame_bytes = 8 * (1 + spec.runtime_dims)
 
     def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> GemmContext:
@@ -62,8 +63,8 @@ class Products:
             epilogue=identity(F32),
             compute_dtype=self.spec.compute_dtype,
         )
-        tiling = replace(
-            choose_tiling(spec, target, tiles=False),
+        schedule = replace(
+            choose_vector_schedule(spec, target),
             nr=self.nr,
             vectors=self.nr // self.lanes,
             mr=rows,
@@ -74,7 +75,7 @@ class Products:
             fetch=0,
             **cut,
         )
-        return GemmContext(spec, target, self.module, tiling)
+        return GemmContext.of(spec, target, self.module, schedule)
 
     def _scores(self, target: Target) -> GemmContext:
         """keys x size, times size x queries."""
@@ -113,7 +114,7 @@ class Products:
     @property
     def value_cells(self) -> int:
         """Cells of a copy of a block's values."""
-        return BLOCK_KEYS // self.kr * self.mixture.tiling.a_row
+        return BLOCK_KEYS // self.kr * self.mixture.schedule.a_row
 
     def pack_values(self) -> Function:
         """pack(frame, source, to, width, count) of a block's values."""
@@ -150,7 +151,7 @@ class Products:
     def _cover(self, f: Function, count: Value, tile: Callable[[int, Value], None]) -> None:
         """tile(height, first row) until `count` rows are written. The last tile begins early where
         rows are left over: it writes the same values again."""
-        most, n = self.scores.tiling.mr, self.spec.keys
+        most, n = self.scores.schedule.mr, self.spec.keys
         counts = [BLOCK_KEYS] if not isinstance(n, int) or n >= BLOCK_KEYS else []
         counts += [n % BLOCK_KEYS] if isinstance(n, int) and n % BLOCK_KEYS else []
         fixed = isinstance(n, int) and self.spec.causal is None
@@ -202,8 +203,8 @@ class Products:
                 self._call(f, kernels, frame, shape, address, exponentials, steps, row)
 
     def _call(
-        self, f: Function, kernels: MicroKernels, frame: Value, shape: tuple[int, int], a: Value,
-        b: Value, steps: Value, to: Value,
+        self, f: Function, kernels: VectorMicroKernel, frame: Value, shape: tuple[int, int],
+        a: Value, b: Value, steps: Value, to: Value,
     ) -> None:  # fmt: skip
         tile = kernels.tile(TileShape(shape[0], shape[1], 1, edge=False))
         zero = integer(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ....ir.dtype import DType
 from ....plan.packing.panel_params import BYTES
@@ -15,7 +16,7 @@ from ...llvmir.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..emit.casts import from_memory, to_memory
 from ..emit.dot_units import left_shift, xor_0x80
 from ..emit.gather_lanes import gather, scatter
-from ..emit.register_tile import TileFrame
+from ..emit.register_tile import KernelContext, find_unit
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
@@ -35,22 +36,33 @@ def buffers_of(spec: ConvSpec) -> list[BufferAssumptions]:
     ]
 
 
-class ConvContext(TileFrame):
+@dataclass(frozen=True, eq=False)
+class ConvContext(KernelContext):
     """The spec (of three spatial axes), and the frame of a tile's first place and channel."""
 
-    def __init__(self, spec: ConvSpec, target: Target, module: Module, lanes: int) -> None:
-        super().__init__(spec, target, module, lanes)
-        self.spec = spec
+    spec: ConvSpec
+
+    @staticmethod
+    def of(spec: ConvSpec, target: Target, module: Module, lanes: int) -> ConvContext:
         kr = spec.packed.kr
-        self.choose_unit(
-            DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.compute_dtype, kr
-        )
-        # What is added to bytes, and to their zero point, for the unit's sake.
-        self.shift = left_shift(self.unit, spec.data.dtype)
-        # Where a mode flushes denormals in sums, the epilogue runs outside of it.
-        rounds = spec.compute_dtype is not None and not spec.packed.depthwise
-        self.flushes = rounds and self.unit is None
-        self.short = is_short(spec.epilogue, target) and not self.flushes
+        factors = DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.compute_dtype
+        return ConvContext(spec, target, module, lanes, find_unit(factors, kr, lanes))
+
+    @cached_property
+    def shift(self) -> int:
+        """What is added to bytes, and to their zero point, for the unit's sake."""
+        return left_shift(self.unit, self.spec.data.dtype)
+
+    @cached_property
+    def flushes(self) -> bool:
+        """Whether a mode flushes denormals in sums: the epilogue runs outside of it."""
+        rounds = self.spec.compute_dtype is not None and not self.spec.packed.depthwise
+        return rounds and self.unit is None
+
+    @cached_property
+    def short(self) -> bool:
+        """Whether the epilogue is written out for each register of a tile."""
+        return is_short(self.spec.epilogue, self.target) and not self.flushes
 
     def factor(self, f: Function, value: Value, dtype: DType) -> Value:
         """A value of an operand's type as a factor of the accumulator's type."""

@@ -36,7 +36,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a depthwise convolution whose data has a channel stride of 1."""
     module = Module(target)
     wide = three_axes(spec)
-    g = ConvContext(wide, target, module, target.lanes(spec.acc.bits))
+    g = ConvContext.of(wide, target, module, target.lanes(spec.acc.bits))
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     _DepthwiseLoops(g, entry).run()
     return Kernel(symbol, module.text() + BRIEF)

@@ -30,7 +30,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     wide = three_axes(spec)
     cut = choose(wide, target)
-    g = ConvContext(wide, target, module, cut.lanes)
+    g = ConvContext.of(wide, target, module, cut.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     DirectLoops(g, Micro(g, cut), entry).run()
     return Kernel(symbol, module.text() + BRIEF)

@@ -50,7 +50,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a convolution that unfolds its pixels."""
     module, wide = Module(target), three_axes(spec)
     cut = group_panels(amx.cut_for_tiles(choose(wide, target)), target)
-    g = ConvContext(wide, target, module, cut.lanes)
+    g = ConvContext.of(wide, target, module, cut.lanes)
     rows = choose_rows(g, cut, 1)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     Unfolded(g, UnfoldedMicro(g, cut, factors(g, rows)), entry, rows).run()

@@ -33,7 +33,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     wide = three_axes(spec)
     cut, tiles = choose(wide, target), amx.serves(wide, target)
     cut = amx.cut_for_tiles(cut) if tiles else cut
-    g = ConvContext(wide, target, module, cut.lanes)
+    g = ConvContext.of(wide, target, module, cut.lanes)
     flat = amx.flatten_rows(wide, target) if tiles else None
     tall = flat.rows if flat else _tile_rows(wide, cut)
     rows = choose_rows(g, cut, tall, flat.width if flat else 0)

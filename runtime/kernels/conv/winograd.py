@@ -34,7 +34,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     wide = three_axes(spec)
     plan = choose(wide, target)
-    g = ConvContext(wide, target, module, plan.lanes)
+    g = ConvContext.of(wide, target, module, plan.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     loops = _WinogradLoops(g, plan, entry)
     loops.run()

@@ -7,9 +7,11 @@ with the run-time sizes: functions take it instead of a dozen arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from ....ir.dtype import DType
-from ....plan.specs.base import Size
+from ....plan.specs.base import Operand, Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -18,29 +20,50 @@ from ...llvmir.values import ELEMENT, I16, I64, PTR, Value, bits_of, integer, is
 from .dot_units import UNITS, DotUnit, widen_cells
 
 
-class TileFrame:
-    """A kernel of `lanes` accumulators per register, whose factors are cells of `kr` values."""
+def find_unit(factors: DType | None, kr: int, lanes: int) -> DotUnit | None:
+    """What multiplies cells of `kr` values of the type `factors`; None where a cell is a value."""
+    assert factors is not None or kr == 1
+    return UNITS[factors, kr, lanes] if factors and kr > 1 else None
 
-    def __init__(
-        self, spec: GemmSpec | ConvSpec, target: Target, module: Module, lanes: int
-    ) -> None:
-        self.target, self.module, self.lanes = target, module, lanes
-        self.acc = ELEMENT[spec.acc.value]
-        self.vector = vec(self.acc, lanes)
-        self.bytes = bits_of(self.acc) // 8
-        self.walked = (*spec.epilogue_operands, spec.out)
-        self.zeros = spec.zero_points
-        self.unit: DotUnit | None = None
-        self._dims = spec.runtime_dims
 
-    def choose_unit(self, factors: DType | None, kr: int) -> None:
-        """Multiply cells of `kr` values of the type `factors`."""
-        assert factors is not None or kr == 1
-        self.unit = UNITS[factors, kr, self.lanes] if factors and kr > 1 else None
+@dataclass(frozen=True, eq=False)
+class KernelContext:
+    """What all parts of a kernel share: its spec, the module that it is written to, registers of
+    `lanes` accumulators, and the unit that multiplies cells, if there is one."""
+
+    spec: GemmSpec | ConvSpec
+    target: Target
+    module: Module
+    lanes: int
+    unit: DotUnit | None
+
+    @cached_property
+    def acc(self) -> str:
+        """The LLVM type of an accumulator."""
+        return ELEMENT[self.spec.acc.value]
+
+    @cached_property
+    def vector(self) -> str:
+        """The LLVM type of a register of accumulators."""
+        return vec(self.acc, self.lanes)
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of an accumulator."""
+        return bits_of(self.acc) // 8
+
+    @cached_property
+    def walked(self) -> tuple[Operand, ...]:
+        """The operands whose addresses follow a tile."""
+        return (*self.spec.epilogue_operands, self.spec.out)
+
+    @cached_property
+    def zeros(self) -> tuple[Operand, ...]:
+        return self.spec.zero_points
 
     @property
     def frame_bytes(self) -> int:
-        return 8 * (self.bases + self._dims)
+        return 8 * (self.bases + self.spec.runtime_dims)
 
     @property
     def bases(self) -> int:

@@ -20,80 +20,112 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ....plan.specs.gemm import GemmSpec
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
-from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
+from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile, release
 from .amx_tiling import CELL_BYTES
 from .context import GemmContext, TileShape
 from .epilogue_overlap import DeferredEpilogue, DeferredRows
 from .loops.loop_state import LoopState
-from .tiling_params import Tiling
+from .micro_kernel import TileOrigin
+from .schedule import AmxSchedule, TileSchedule
 
 _LINE_BYTES: Final = 64
 
 
-def registers(t: Tiling, rows: int) -> AmxTiles:
+def registers(t: TileSchedule, rows: int) -> AmxTiles:
     """The tile registers of a kernel's tile of so many rows: as many as the tallest has, unless all
     are full anyway."""
     height = rows if t.mr > 2 * AMX_ROWS else t.mr
     return AmxTiles(tuple(min(AMX_ROWS, height - at) for at in range(0, height, AMX_ROWS)))
 
 
-def fills_lines(loops: LoopState, a: Value) -> Value:
-    """Whether the rows of a matrix A begin where cache lines do. Else every line of a left factor
-    is two, and 128x768x768 of bytes takes 1.3 times as long as with a copy."""
-    f, spec = loops.f, loops.g.spec
-    row = f.mul(loops.size(spec.a.strides[-2]), spec.a.dtype.bits // 8)
-    return f.icmp("eq", f.and_(f.or_(f.address(a), row), _LINE_BYTES - 1), 0)
+class AmxMicroKernel:
+    """Tiles of AMX, finished while the next one is computed.
 
+    In scratch are, made once for all tiles of rows, the cells of a group of panels that do not fill
+    a step of K, padded with zeros.
+    """
 
-# -- the last step of K -------------------------------------------------------------------------
+    selects_in_place = True
 
+    def __init__(self, loops: LoopState, schedule: AmxSchedule, finish: Function) -> None:
+        self.g, self.schedule, t = loops.g, schedule, schedule
+        self._tail = loops.reserve(t.panels * AMX_ROWS * t.nr if t.tail else 0)
+        self._deferred = DeferredEpilogue(loops.f, loops.g, schedule, finish)
+        self._made: dict[TileShape, Function] = {}
 
-def has_tail(spec: GemmSpec, kr: int) -> bool:
-    """Whether the last step of K may have fewer than SIDE cells."""
-    return not isinstance(spec.k, int) or -(-spec.k // kr) % AMX_ROWS != 0
+    def configure(self, loops: LoopState) -> None:
+        registers(self.schedule, self.schedule.mr).configure(loops.f)
 
+    def release(self, loops: LoopState) -> None:
+        release(loops.f)
 
-class Tail:
-    """The cells of a group of panels that do not fill a step, padded with zeros: in scratch, made
-    once for all tiles of rows."""
+    def tiles_in_place(self, loops: LoopState, a: Value, tiles: Value) -> Value:
+        """None where the rows of a matrix A do not begin where cache lines do. Else every line of a
+        left factor is two, and reading takes longer than a copy
+        (docs/dev/tuning/amx-unaligned-rows.md)."""
+        if not self.schedule.in_place:
+            return tiles
+        f, spec = loops.f, loops.g.spec
+        row = f.mul(loops.size(spec.a.strides[-2]), spec.a.dtype.bits // 8)
+        aligned = f.icmp("eq", f.and_(f.or_(f.address(a), row), _LINE_BYTES - 1), 0)
+        return f.select(aligned, tiles, integer(0))
 
-    def __init__(self, loops: LoopState) -> None:
-        t = loops.g.tiling
-        self.loops, self.needed = loops, has_tail(loops.g.spec, t.kr)
-        self.address = loops.reserve(t.panels * AMX_ROWS * t.nr if self.needed else 0)
+    def begin_block(self, loops: LoopState) -> None:
+        self._deferred.clear(loops.f)
 
-    def copy(self, b: Value, depth: Value, panels: int) -> None:
-        """Of panels that begin, for this block of K, at b."""
-        if not self.needed:
+    def end_block(self, loops: LoopState) -> None:
+        self._deferred.flush(loops.f, loops.frame)
+
+    def begin_panels(
+        self, loops: LoopState, b: Callable[[], Value], depth: Value, panels: int
+    ) -> None:
+        """Copy the cells behind whole steps."""
+        f, g, t = loops.f, self.g, self.schedule
+        if not t.tail:
             return
-        f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
+        panel = b()
         access, rest = g.b_access(), f.urem(depth, AMX_ROWS)
         cell = ELEMENT[access.dtype.value]
         kind, align = vec(cell, t.lanes), bits_of(cell) // 8
         with f.if_(f.icmp("ne", rest, 0)):
             for which in range(panels):
                 first = f.mul(f.sub(depth, rest), t.nr)
-                across = f.mul(self.loops.size(access.across), which)
-                source = f.at(b, f.add(across, first), cell)
-                to = f.at(self.address, which * AMX_ROWS * t.nr, cell)
+                across = f.mul(loops.size(access.across), which)
+                source = f.at(panel, f.add(across, first), cell)
+                to = f.at(self._tail, which * AMX_ROWS * t.nr, cell)
                 with f.range(0, AMX_ROWS * t.nr, t.lanes, unroll=1) as at:
                     x = f.var(kind, 0)
                     with f.if_(f.icmp("slt", at, f.mul(rest, t.nr))):
                         x.set(f.load(kind, f.at(source, at, cell), align))
                     f.store(x.get(), f.at(to, at, cell), align)
 
+    def tile(self, shape: TileShape) -> Function:
+        if shape not in self._made:
+            made = amx_tile_function(self.g, self.schedule, shape, self._deferred)
+            self._made[shape] = made
+        return self._made[shape]
+
+    def more_arguments(self, row: Value, terms: Sequence[Value]) -> Sequence[Value]:
+        return row, self._tail, self._deferred.address
+
+    def finish(
+        self, loops: LoopState, last: Value, rows: Value, origin: TileOrigin, terms: Sequence[Value]
+    ) -> None:
+        f = loops.f
+        self._deferred.defer(f, f.select(last, rows, 0), (*origin, *terms))
+
 
 # -- the tile -----------------------------------------------------------------------------------
 
 
-def amx_tile_function(g: GemmContext, shape: TileShape, deferred: DeferredEpilogue) -> Function:
-    """The function of a tile (micro.py), with three parameters more: how many bytes the rows
+def amx_tile_function(
+    g: GemmContext, t: AmxSchedule, shape: TileShape, deferred: DeferredEpilogue
+) -> Function:
+    """The function of a tile (micro_kernel.py), with three parameters more: how many bytes the rows
     of A are apart, where its panels' tails are, and what tile waits to be finished. Sums go to the
     buffer, all rows of the tallest tile."""
-    t = g.tiling
     f = g.module.function(
         g.module.unique(f"amx_{shape.rows}x{shape.panels}x{shape.vectors}"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
@@ -119,12 +151,12 @@ def amx_tile_function(g: GemmContext, shape: TileShape, deferred: DeferredEpilog
         branch.else_()
         for i, address in addresses:
             on_tile(f, "tileloadd64", i, address, stride)
-    step = _AmxStep(g, f, shape, columns)
+    step = _AmxStep(g, t, f, shape, columns)
     waiting = DeferredRows(deferred, f, p["frame"], p["waiting"])
     each = -(-t.mr // max(1, t.kc // AMX_ROWS))
     k = g.spec.k
     depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
-    rest = f.urem(depth, AMX_ROWS) if has_tail(g.spec, t.kr) else integer(0)
+    rest = f.urem(depth, AMX_ROWS) if t.tail else integer(0)
     whole = f.sub(depth, rest)
     with f.range(0, whole, AMX_ROWS, unroll=1) as at:
         step.multiply(at, f.at(p["b"], f.mul(at, t.nr), step.cell), step.panel, step.fetches(at))
@@ -141,19 +173,24 @@ class _AmxStep:
     """SIDE cells of K. `panel`: cells between panels of B."""
 
     def __init__(
-        self, g: GemmContext, f: Function, shape: TileShape, columns: Sequence[tuple[int, int]]
+        self,
+        g: GemmContext,
+        schedule: AmxSchedule,
+        f: Function,
+        shape: TileShape,
+        columns: Sequence[tuple[int, int]],
     ) -> None:
-        self.g, self.f, self.shape, self.columns = g, f, shape, columns
+        self.schedule, self.f, self.shape, self.columns = schedule, f, shape, columns
         b = g.b_access()
         self.cell, self.panel = ELEMENT[b.dtype.value], g.size(f, f.params["frame"], b.across)
-        fetch = g.tiling.fetch
+        fetch = schedule.fetch
         self.pause = f.udiv(f.mul(f.params["pace"], AMX_ROWS), fetch) if fetch else integer(0)
 
     def multiply(
         self, k: Value, b: Value, panel: Value, interleaved: Sequence[Callable[[], None]] = ()
     ) -> None:
         """The products of cells k, k + 1, ...; `b`: the first of them in the first panel."""
-        f, t, row = self.f, self.g.tiling, self.f.params["row"]
+        f, t, row = self.f, self.schedule, self.f.params["row"]
 
         def a_address(down: int) -> TileAddress:
             at = f.add(f.mul(row, down * AMX_ROWS), f.mul(k, CELL_BYTES))
@@ -164,21 +201,22 @@ class _AmxStep:
             return f.at(b, f.add(f.mul(panel, q), c), self.cell), integer(4 * t.nr)
 
         shape = (-(-self.shape.rows // AMX_ROWS), len(self.columns))
-        registers(t, self.shape.rows).multiply(f, t.tile, shape, a_address, b_address, interleaved)
+        registers(t, self.shape.rows).multiply(
+            f, t.instruction, shape, a_address, b_address, interleaved
+        )
 
     def fetches(self, k: Value) -> list[Callable[[], None]]:
-        """What asks for lines of B that will be needed later (soon and pace of micro.py), each
-        for one. They are spread among a step's products: in front of its loads GPT-2 takes 1.05
-        times as long."""
-        f, t = self.f, self.g.tiling
-        near = 3 if t.streams or t.guarded else 2
+        """Prefetches of lines of B that later tiles read (soon and pace of micro_kernel.py), to be
+        spread among a step's products: in front of its loads they take time
+        (docs/dev/tuning/amx-panel-order.md)."""
+        f, t = self.f, self.schedule
         lines: list[Callable[[], None]] = []
         for which in range(self.shape.panels if t.fetch else 0):
             panel = f.mul(self.panel, 4 * which)
             ahead = [f.offset(f.params["soon"], f.add(f.mul(k, f.params["pace"]), panel))]
 
             def line(ahead: list[Value] = ahead) -> None:
-                f.prefetch(ahead[0], locality=near)
+                f.prefetch(ahead[0], locality=t.fetch_level)
                 ahead[0] = f.offset(ahead[0], self.pause)
 
             lines += [line] * t.fetch

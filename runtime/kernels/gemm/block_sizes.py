@@ -1,11 +1,41 @@
-"""How many tiles of rows, and how many panels, make a block: for vectors and for tiles of AMX."""
+"""What schedules of all classes derive from a product's sizes: its shape, and its block sizes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from ....plan.packing.panel_params import cell_depth, panel_width
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 
 _UNLIMITED_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class ProductShape:
+    """Panels and cells of a product. cells: steps of K, None for a dynamic K; bytes: of an
+    accumulator; vectors, guarded, brief, kr: as in schedule.py."""
+
+    lanes: int
+    bytes: int
+    nr: int
+    vectors: int
+    kr: int
+    cells: int | None
+    guarded: bool
+    brief: bool
+
+    @staticmethod
+    def of(spec: GemmSpec, target: Target) -> ProductShape:
+        lanes, kr = target.lanes(spec.acc.bits), cell_depth(target, spec.cell_dtype())
+        nr = spec.packed.nr if spec.packed else panel_width(target, spec.acc.bits)
+        vectors = nr // lanes
+        if isinstance(spec.n, int):
+            vectors = max(1, min(vectors, -(-spec.n // lanes)))
+        cells = -(-spec.k // kr) if isinstance(spec.k, int) else None
+        guarded = not isinstance(spec.m, int)
+        brief = guarded and spec.compressed is not None
+        return ProductShape(lanes, spec.acc.bits // 8, nr, vectors, kr, cells, guarded, brief)
 
 
 def block_sizes(
@@ -42,3 +72,15 @@ def block_sizes(
 def is_narrow(spec: GemmSpec, nr: int) -> bool:
     """Whether an element of A is used too few times to be worth copying."""
     return isinstance(spec.n, int) and spec.n <= 2 * nr
+
+
+def expanded_depth(depth: int, target: Target, row_bytes: int, pair: int) -> tuple[int, bool]:
+    """KC, and whether K takes more than one block, where B is expanded from a compressed operand.
+
+    What was just expanded is read by the tiles of all rows, from L1, half of which is A's; where
+    tiles take a `pair` of panels, their rows are few, and a third is A's. A block holds whole cells
+    of the operand, which are 8 values deep at most.
+    """
+    share = target.l1 // 2 if pair == 1 else target.l1 * 2 // 3
+    block = max(64, share // (pair * row_bytes) // 32 * 32)
+    return (block, True) if depth > block else (depth, False)

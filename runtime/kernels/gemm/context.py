@@ -1,4 +1,4 @@
-"""What all parts of one product's kernel share: spec, tiling, frame, and how tiles walk operands.
+"""What all parts of one product's kernel share: spec, schedule, frame, and how tiles walk operands.
 
 It imports no other part of the family but its data, so that every part can import it.
 """
@@ -6,6 +6,7 @@ It imports no other part of the family but its data, so that every part can impo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ....ir.dtype import DType
 from ....plan.packing.layouts import PackedLayout
@@ -15,11 +16,11 @@ from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import Value
 from ..emit.casts import cast, from_memory
-from ..emit.register_tile import TileFrame
+from ..emit.register_tile import KernelContext, find_unit
 from . import bf16_rounding as rounding
 from .packing.dequant import Dequantizer
-from .tiling_params import Tiling
-from .zero_point_corrections import find_corrections
+from .schedule import DequantSchedule, GemmSchedule
+from .zero_point_corrections import Corrections, find_corrections
 
 
 @dataclass(frozen=True)
@@ -47,24 +48,50 @@ class Access:
     cell: DType | None = None
 
 
-class GemmContext(TileFrame):
-    """What all parts of one kernel share: the spec, its tiling, and the frame of a matrix."""
+@dataclass(frozen=True, eq=False)
+class GemmContext(KernelContext):
+    """What all parts of one kernel share: the spec, its schedule, and the frame of a matrix."""
 
-    def __init__(self, spec: GemmSpec, target: Target, module: Module, tiling: Tiling) -> None:
-        super().__init__(spec, target, module, tiling.lanes)
-        self.spec, self.tiling = spec, tiling
-        self.align = tiling.lanes * self.bytes
-        self.choose_unit(spec.cell_dtype(), tiling.kr)
-        # Where the frame has the addresses of zero points, extras, scales and zeros, and out.
-        extras, end = len(spec.epilogue_operands), self.bases + spec.runtime_dims
-        self._scaling = range(end, end + len(spec.scaling()))
-        zeros = range(len(self.walked), self.bases)
-        self.slots = (*zeros, *range(extras), *self._scaling, extras)
-        # The types of packed copies: two bytes of B stay bytes.
-        self.cell = DType.i32 if self.unit else spec.acc
-        pairs = spec.cell_dtype() is DType.i8 and tiling.kr == 2
-        self.b_cell = DType.i16 if pairs else self.cell
-        self.corrections = find_corrections(spec, self.unit)
+    spec: GemmSpec
+    schedule: GemmSchedule
+
+    @staticmethod
+    def of(spec: GemmSpec, target: Target, module: Module, schedule: GemmSchedule) -> GemmContext:
+        unit = find_unit(spec.cell_dtype(), schedule.kr, schedule.lanes)
+        return GemmContext(spec, target, module, schedule.lanes, unit, schedule)
+
+    @property
+    def align(self) -> int:
+        """Bytes of a register."""
+        return self.lanes * self.bytes
+
+    @cached_property
+    def _scaling(self) -> range:
+        """Where the frame has the addresses of a compressed operand's scales, and zeros."""
+        end = self.bases + self.spec.runtime_dims
+        return range(end, end + len(self.spec.scaling()))
+
+    @cached_property
+    def slots(self) -> tuple[int, ...]:
+        """Where the frame has the addresses of zero points, extras, scales and zeros, and out."""
+        extras, zeros = len(self.spec.epilogue_operands), range(len(self.walked), self.bases)
+        return (*zeros, *range(extras), *self._scaling, extras)
+
+    @cached_property
+    def cell(self) -> DType:
+        """The type of a cell of a packed copy."""
+        return DType.i32 if self.unit else self.spec.acc
+
+    @cached_property
+    def b_cell(self) -> DType:
+        """The same of B: two bytes stay bytes."""
+        pairs = self.spec.cell_dtype() is DType.i8 and self.schedule.kr == 2
+        return DType.i16 if pairs else self.cell
+
+    @cached_property
+    def corrections(self) -> Corrections:
+        """Which zero points and shifts sums are corrected for."""
+        return find_corrections(self.spec, self.unit)
 
     @property
     def frame_bytes(self) -> int:
@@ -89,7 +116,7 @@ class GemmContext(TileFrame):
     # -- operands as tiles see them -----------------------------------------------------------
 
     def a_access(self, *, in_place: bool) -> Access:
-        t, a = self.tiling, self.spec.a
+        t, a = self.schedule, self.spec.a
         if t.pack_a == "rows" and not in_place:
             return Access(self.cell, t.a_row, 1)
         if t.pack_a == "columns" and not in_place:
@@ -102,13 +129,13 @@ class GemmContext(TileFrame):
         """The layout of a panel of a constant B."""
         spec = self.spec
         assert spec.packed and isinstance(spec.k, int)
-        return PackedLayout.of(spec.packed, spec.k, self.tiling.nr)
+        return PackedLayout.of(spec.packed, spec.k, self.schedule.nr)
 
     def b_access(self) -> Access:
-        t, spec = self.tiling, self.spec
+        t, spec = self.schedule, self.spec
         if spec.packed and not t.pack_b:
             assert isinstance(spec.k, int)
-            if t.expands:
+            if isinstance(t, DequantSchedule):
                 e = Dequantizer(spec, self.lanes)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.b_cell if self.unit else spec.b.dtype

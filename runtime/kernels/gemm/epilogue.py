@@ -22,6 +22,7 @@ from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
 from .context import GemmContext
 from .packing.strided_axes import matrix_axes
+from .schedule import AmxSchedule
 from .zero_point_schedule import TERMS, ZeroPointCompensation, terms_of
 
 # Instructions that take a polynomial, a loop, or many cycles.
@@ -153,7 +154,7 @@ def finish_registers(
 
     The tile stands at parameters m and n of `f`; at an edge it has `cols` columns.
     """
-    p, lanes = f.params, g.tiling.lanes
+    p, lanes = f.params, g.schedule.lanes
     epilogue = GemmEpilogue(g, f, p["frame"], lanes)
     ns = [f.add(p["n"], c) for c in columns]
     tails = [tail_mask(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
@@ -180,10 +181,10 @@ class FullRows:
     ) -> None:
         """origin: the buffer, and the product's row and column that its first sum belongs to."""
         self.g, self.f, (self.buffer, self.m, n) = g, f, origin
-        self.width = g.tiling.width
-        self.epilogue = GemmEpilogue(g, f, frame, g.tiling.lanes)
+        self.width = g.schedule.width
+        self.epilogue = GemmEpilogue(g, f, frame, g.schedule.lanes)
         self.correcting = ZeroPointCompensation(g, f, frame, terms) if terms else None
-        starts = [integer(c) for c in range(0, self.width, g.tiling.lanes)]
+        starts = [integer(c) for c in range(0, self.width, g.schedule.lanes)]
         self.lines = [
             (
                 c,
@@ -201,7 +202,7 @@ class FullRows:
         to = self.epilogue.row(m)
         for c, position, shared, of_column in self.lines:
             at = f.at(self.buffer, f.add(f.mul(i, self.width), c), g.acc)
-            value = f.load(vec(g.acc, g.tiling.lanes), at, g.align)
+            value = f.load(vec(g.acc, g.schedule.lanes), at, g.align)
             if self.correcting:
                 value = self.correcting.take(value, of_column, self.correcting.row(i))
             self.epilogue.finish(value, shared, replace(position, m=m), to)
@@ -239,7 +240,8 @@ def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = Fa
             epilogue.finish(value, shared, replace(position, m=m), epilogue.row(m))
 
     # Of N = 1, one lane is a row.
-    if g.tiling.tile and lanes == g.tiling.lanes and is_short(g.spec.epilogue, g.target):
+    t = g.schedule
+    if isinstance(t, AmxSchedule) and lanes == t.lanes and t.inline_epilogue:
         with f.if_(f.icmp("eq", p["cols"], row)):
             full = FullRows(g, f, p["frame"], (p["buffer"], p["m"], p["n"]), terms)
             unrolled_loop(f, p["rows"], 2, full.finish)

@@ -12,7 +12,8 @@ from ...llvmir.values import I64, PTR, Value
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.register_tile import unrolled_loop
 from .context import GemmContext
-from .epilogue import FullRows, is_short
+from .epilogue import FullRows
+from .schedule import AmxSchedule
 
 # Where the words of a waiting tile are: how many rows, then the arguments of the epilogue.
 _ROWS, _BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS = range(0, 56, 8)
@@ -21,8 +22,11 @@ _ROWS, _BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS = range(0, 56, 8)
 class DeferredEpilogue:
     """The tile that waits, in memory of the kernel's own: `address`."""
 
-    def __init__(self, f: Function, g: GemmContext, finish: Function) -> None:
-        self.g, self.address, self.finish = g, f.stack(64), finish
+    def __init__(
+        self, f: Function, g: GemmContext, schedule: AmxSchedule, finish: Function
+    ) -> None:
+        self.g, self.schedule = g, schedule
+        self.address, self.finish = f.stack(64), finish
         self.corrects = bool(g.corrections)
 
     def clear(self, f: Function) -> None:
@@ -62,7 +66,7 @@ class DeferredRows:
     def call(self, first: Value, count: Value) -> None:
         """Finish `count` rows from `first` on."""
         f, finish = self.f, self.waiting.finish
-        row = self.waiting.g.tiling.width * self.waiting.g.bytes
+        row = self.waiting.g.schedule.width * self.waiting.g.bytes
         terms = self.terms and [f.offset(self.terms[0], f.mul(first, 4)), self.terms[1]]
         buffer, m = f.offset(self.buffer, f.mul(first, row)), f.add(self.m, first)
         f.call_function(finish, self.frame, buffer, m, self.n, count, self.cols, *terms)
@@ -75,10 +79,10 @@ class DeferredRows:
         first = f.mul(f.udiv(k, AMX_ROWS), each)
         with f.if_(f.icmp("slt", first, self.rows)):
             count = f.smin(f.sub(self.rows, first), each)
-            if g.tiling.guarded or not is_short(g.spec.epilogue, g.target):
+            if g.schedule.guarded or not self.waiting.schedule.inline_epilogue:
                 self.call(first, count)
                 return
-            with f.if_(f.icmp("eq", self.cols, g.tiling.width)) as branch:
+            with f.if_(f.icmp("eq", self.cols, g.schedule.width)) as branch:
                 origin = (self.buffer, self.m, self.n)
                 full = FullRows(g, f, self.frame, origin, self.terms)
                 unrolled_loop(f, count, 2, lambda i: full.finish(f.add(first, i)))

@@ -29,7 +29,7 @@ ROWS_PER_LOAD = 4
 def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits one function; its closures are the steps
     """dot(frame, a, b, m, count, k): out[m .. m + count, 0] for 1 <= count <= rows, from the rows
     of A at `a` and the vector at `b`."""
-    spec, lanes = g.spec, g.tiling.lanes
+    spec, lanes = g.spec, g.schedule.lanes
     a_side, b_side = left_side(g), right_side(g)
     f = g.module.function(
         g.module.unique("dot"),

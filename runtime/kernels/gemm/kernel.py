@@ -10,34 +10,32 @@ from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, open_kerne
 from ..emit.contract import Kernel
 from .context import GemmContext
 from .loops.gemm_loops import GemmLoops
-from .tiling import choose_tiling, tiles_may_expand
+from .tiling import schedule_gemm
 
 
 def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a product."""
-    module = Module(target)
+    module, schedule = Module(target), schedule_gemm(spec, target)
     out = INPLACE if spec.epilogue_operands else WRITE
     zeros, scaling = ([READ] * len(x) for x in (spec.zero_points, spec.scaling()))
     buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.epilogue_operands), *scaling, out]
     entry = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    loops = GemmLoops(GemmContext(spec, target, module, choose_tiling(spec, target)), entry)
+    loops = GemmLoops(GemmContext.of(spec, target, module, schedule.tiles), entry)
     f = entry.function
-    if spec.n == 1:
-        loops.column()
-    elif tiles_may_expand(spec, target) and not isinstance(spec.m, int):
-        few = GemmLoops(
-            GemmContext(spec, target, module, choose_tiling(spec, target, few=True)), entry
-        )
-        with f.if_(f.icmp("sle", loops.m, few.g.tiling.mr)) as branch:
+    if schedule.n_one:
+        loops.column(schedule.dot_rows)
+    elif schedule.few is not None:
+        few = GemmLoops(GemmContext.of(spec, target, module, schedule.few), entry)
+        with f.if_(f.icmp("sle", loops.m, schedule.few.mr)) as branch:
             few.tiles()
             branch.else_()
             loops.tiles()
         loops.scratch = max(loops.scratch, few.scratch)
-    elif isinstance(spec.n, int):
+    elif schedule.n_one is False:
         loops.tiles()
     else:
         with f.if_(f.icmp("eq", loops.n, 1)) as branch:
-            loops.column()
+            loops.column(schedule.dot_rows)
             branch.else_()
             loops.tiles()
     return Kernel(symbol, module.text() + BRIEF, max(64, loops.scratch))

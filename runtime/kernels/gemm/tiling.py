@@ -1,4 +1,4 @@
-"""Choose the register tile and the block sizes of a product: a function of (GemmSpec, Target).
+"""Choose the schedule of a product: a function of (GemmSpec, Target).
 
 The loops are those of Goto and van de Geijn ("Anatomy of High-Performance Matrix Multiplication",
 ACM TOMS 34(3), 2008), refined by BLIS (Van Zee and van de Geijn, ACM TOMS 41(3), 2015); sizes are
@@ -15,11 +15,9 @@ K resumes the stored partial sum. So a tiling may be wrong about a machine; only
 
 from __future__ import annotations
 
-import math
-from typing import Final
+from typing import Any, Final
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import cell_depth, panel_width
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -27,14 +25,14 @@ from ...llvmir.half_conversions import has_f16_conversion
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
-from .amx_tiling import choose_amx_tiling
-from .block_sizes import block_sizes, is_narrow
+from .amx_tiling import choose_amx_schedule
+from .block_sizes import ProductShape, block_sizes, expanded_depth
 from .epilogue import is_short
-from .tiling_params import PackA, Tiling
+from .gemv import ROWS_PER_LOAD
+from .operand_packing import OperandPacking, choose_packing, needs_no_conversion
+from .schedule import DequantSchedule, GemmSchedule, KernelSchedule, VectorSchedule
 
 _LINE_BYTES: Final = 64
-# Types of A that units take as they lie, and how many neighbours they multiply at once.
-_NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
 
 
 def tile_rows(target: Target, vectors: int) -> int:
@@ -45,97 +43,137 @@ def tile_rows(target: Target, vectors: int) -> int:
     return max(1, min(target.heuristics.gemm_max_tile_rows, spare // vectors))
 
 
-def choose_tiling(
-    spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True
-) -> Tiling:
-    """The tiling of a product with N != 1, or with a dynamic N.
+def schedule_gemm(spec: GemmSpec, target: Target) -> KernelSchedule:
+    """All that the generator of a product's kernel decides, as a value."""
+    rows = min(ROWS_PER_LOAD, spec.m) if isinstance(spec.m, int) and spec.m else ROWS_PER_LOAD
+    n_one = spec.n == 1 if isinstance(spec.n, int) else None
+    two_sets = not n_one and tiles_may_expand(spec, target) and not isinstance(spec.m, int)
+    few = choose_dequant_schedule(spec, target, few=True) if two_sets else None
+    return KernelSchedule(choose_schedule(spec, target), few, rows, n_one)
 
-    few: for a dynamic M that one short tile holds, where weights are compressed. tiles: on
-    tiles of AMX where the Target has them.
-    """
-    lanes, size = target.lanes(spec.acc.bits), spec.acc.bits // 8
-    nr = spec.packed.nr if spec.packed else panel_width(target, spec.acc.bits)
-    vectors = nr // lanes
-    if isinstance(spec.n, int):
-        vectors = max(1, min(vectors, -(-spec.n // lanes)))
-    heights = _heights(spec.m, tile_rows(target, vectors))
-    mr, guarded, kr = heights[0], not isinstance(spec.m, int), _cell_depth(spec, target)
-    panels = _panels(spec, target, mr, vectors, nr)
+
+def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:
+    """The schedule of a product with N != 1, or with a dynamic N: its class first."""
+    product = ProductShape.of(spec, target)
+    if instruction := tile_instruction(target, spec.cell_dtype(), product.kr):
+        rows = _heights(spec.m, tile_rows(target, product.vectors))[0]
+        packing = choose_packing(spec, target, rows, product)
+        heights = _heights(spec.m, 2 * AMX_ROWS)
+        return choose_amx_schedule(spec, target, product, packing, instruction, heights)
+    if _expands(spec, target, product):
+        return choose_dequant_schedule(spec, target)
+    return choose_vector_schedule(spec, target)
+
+
+def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
+    """The schedule on vector registers, whatever else the Target has."""
+    product = ProductShape.of(spec, target)
+    nr, row_bytes = product.nr, product.nr * product.bytes
+    heights = _heights(spec.m, tile_rows(target, product.vectors))
+    panels = _panels(spec, target, heights[0], product)
     if pairs := _pairs(spec, target, nr):
-        panels, heights = 2, _heights(spec.m, tile_rows(target, 2 * vectors))
-        mr = heights[0]
-    brief = guarded and spec.compressed is not None
-    if brief:
-        heights = heights[:2] + heights[3:4]
-    if few:
-        panels, heights = 2, _ladder(min(4, tile_rows(target, 2 * vectors)))
-        mr = heights[0]
-    cells = -(-spec.k // kr) if isinstance(spec.k, int) else None
-    expands = False
+        panels, heights = 2, _heights(spec.m, tile_rows(target, 2 * product.vectors))
+    mr, packing = heights[0], choose_packing(spec, target, heights[0], product)
     if spec.compressed is None:
-        kc, blocked = _depth(spec, cells, target, panels * nr * size, mr)
+        kc, blocked = _depth(spec, product.cells, target, panels * row_bytes, mr)
     else:
-        expands = few or _expands(spec, target, mr)
-        kc, blocked = _expanded_depth(cells or 1, target, nr * size, panels if pairs else 1)
-        if expands:
-            kc, blocked = cells or 1, False
-    pack_a = _pack_a(spec, target, mr, nr)
-    pack_b = spec.packed is None and _packs_b(spec, target, mr)
-    pack_b = pack_b or (spec.compressed is not None and not expands)
-    mc, nc = block_sizes(spec, target, (mr, nr, kc), blocked, pack_b)
+        kc, blocked = expanded_depth(product.cells or 1, target, row_bytes, panels if pairs else 1)
+    blocks = block_sizes(spec, target, (mr, nr, kc), blocked, packing.pack_b)
     if pairs and spec.compressed is not None:
-        nc = panels
-    if pack_a == "columns":
+        blocks = (blocks[0], panels)
+    streams = blocks[0] == 1 and not product.guarded
+    lines = max(1, row_bytes // _LINE_BYTES)
+    # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
+    fetch = lines if streams or product.guarded else 1
+    return VectorSchedule(
+        **_vector_fields(spec, target, product, packing, (heights, panels), (kc, blocked), blocks),
+        pack_b=packing.pack_b,
+        fetch=0 if packing.pack_b or spec.packed is None else fetch,
+        streams=streams,
+    )
+
+
+def choose_dequant_schedule(
+    spec: GemmSpec, target: Target, *, few: bool = False
+) -> DequantSchedule:
+    """The schedule whose tiles expand compressed weights themselves; few: for a dynamic M that one
+    short tile holds."""
+    product = ProductShape.of(spec, target)
+    if few:
+        panels, heights = 2, _ladder(min(4, tile_rows(target, 2 * product.vectors)))
+    else:
+        heights = _heights(spec.m, tile_rows(target, product.vectors))
+        panels = _panels(spec, target, heights[0], product)
+    kc = product.cells or 1
+    packing = choose_packing(spec, target, heights[0], product)
+    blocks = block_sizes(spec, target, (heights[0], product.nr, kc), blocked=False, pack_b=False)
+    return DequantSchedule(
+        **_vector_fields(spec, target, product, packing, (heights, panels), (kc, False), blocks),
+        pack_b=False,
+        fetch=0,
+        streams=blocks[0] == 1 and not product.guarded,
+    )
+
+
+def _vector_fields(
+    spec: GemmSpec,
+    target: Target,
+    product: ProductShape,
+    packing: OperandPacking,
+    tile: tuple[tuple[int, ...], int],
+    k_blocks: tuple[int, bool],
+    blocks: tuple[int, int],
+) -> dict[str, Any]:
+    """What both schedules on vector registers have: `tile` is (heights, panels), `k_blocks` (KC,
+    whether K is blocked), `blocks` (MC, NC)."""
+    (heights, panels), (kc, blocked), (mc, nc) = tile, k_blocks, blocks
+    mr, lanes, guarded = heights[0], product.lanes, product.guarded
+    if packing.pack_a == "columns":
         a_row = -(-mr // lanes) * lanes
     else:
         # A line more than the rows are long: rows a power of two apart would share cache sets.
-        a_row = -(-kc // (_LINE_BYTES // size)) * (_LINE_BYTES // size) + _LINE_BYTES // size
-    streams = mc == 1 and not guarded
-    # Where sums of rounded factors flush denormals by a mode, the epilogue runs outside of it.
-    apart = not is_short(spec.epilogue, target) or (spec.compute_dtype is not None and kr == 1)
-    # Zero points that differ take as many instructions per register as a long program.
-    apart = apart or any(z.strides[-1] != 0 for z in spec.zero_points)
-    # Vectors across two blocks of columns are stored piece by piece.
-    width = spec.out_n_split[1] if spec.out_n_split else lanes
-    apart = apart or not isinstance(width, int) or width % lanes != 0
-    # A loop over lanes per register as well.
-    apart = apart or not (spec.out.strides[-1] == 1 or scatters(target, spec.out.dtype.bits))
-    lines = max(1, nr * size // _LINE_BYTES)
-    tiling = Tiling(
-        lanes=lanes,
-        nr=nr,
-        vectors=vectors,
-        mr=mr,
-        heights=heights,
-        guarded=guarded,
-        buffered=blocked or guarded or not isinstance(spec.n, int) or apart,
-        panels=panels,
-        kr=kr,
-        kc=kc,
-        blocked=blocked,
-        mc=mc,
-        nc=max(nc // panels, 1) * panels,
-        pack_a=pack_a,
-        in_place=guarded
-        and not brief
-        and pack_a == "rows"
-        and _reads_in_place(spec, target, mr, nr),
-        a_row=a_row,
-        pack_b=pack_b,
-        expands=expands,
-        brief=brief,
-        # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
-        fetch=0 if pack_b or expands or spec.packed is None else lines if streams or guarded else 1,
-        streams=streams,
+        line = _LINE_BYTES // product.bytes
+        a_row = -(-kc // line) * line + line
+    apart = _finishes_apart(spec, target, product)
+    most = target.heuristics.gemm_unrolled_multiply_adds
+    return {
+        "lanes": lanes,
+        "nr": product.nr,
+        "vectors": product.vectors,
+        "mr": mr,
+        "heights": heights[:2] + heights[3:4] if product.brief else heights,
+        "guarded": guarded,
+        "buffered": blocked or guarded or not isinstance(spec.n, int) or apart,
+        "panels": panels,
+        "kr": product.kr,
+        "kc": kc,
+        "blocked": blocked,
+        "mc": mc,
+        "nc": max(nc // panels, 1) * panels,
+        "pack_a": packing.pack_a,
+        "in_place": packing.in_place,
+        "a_row": a_row,
+        "rows_of_work": mr,
         # Small tiles have few instructions between a loop's own.
-        unroll=max(
-            1, min(8, target.heuristics.gemm_unrolled_multiply_adds // (mr * vectors * panels) + 1)
-        ),
-    )
-    instruction = tile_instruction(target, spec.cell_dtype(), kr)
-    if not instruction or not tiles:
-        return tiling
-    return choose_amx_tiling(tiling, spec, target, instruction, _heights(spec.m, 2 * AMX_ROWS))
+        "unroll": max(1, min(8, most // (mr * product.vectors * panels) + 1)),
+        "brief": product.brief,
+    }
+
+
+def _finishes_apart(spec: GemmSpec, target: Target, product: ProductShape) -> bool:
+    """Whether the epilogue reads sums from a buffer, even where all sizes are known."""
+    # Where sums of rounded factors flush denormals by a mode, the epilogue runs outside of it.
+    if not is_short(spec.epilogue, target) or (spec.compute_dtype is not None and product.kr == 1):
+        return True
+    # Zero points that differ take as many instructions per register as a long program.
+    if any(z.strides[-1] != 0 for z in spec.zero_points):
+        return True
+    # Vectors across two blocks of columns are stored piece by piece.
+    width = spec.out_n_split[1] if spec.out_n_split else product.lanes
+    if not isinstance(width, int) or width % product.lanes != 0:
+        return True
+    # A loop over lanes per register as well.
+    return spec.out.strides[-1] != 1 and not scatters(target, spec.out.dtype.bits)
 
 
 def _heights(m: Size, most: int) -> tuple[int, ...]:
@@ -158,10 +196,11 @@ def _ladder(most: int) -> tuple[int, ...]:
     return tuple(ladder)
 
 
-def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) -> int:
+def _panels(spec: GemmSpec, target: Target, rows: int, product: ProductShape) -> int:
     """Panels side by side, until a tile has enough independent chains."""
     if not isinstance(spec.n, int) or not isinstance(spec.m, int):
         return 1
+    vectors, nr = product.vectors, product.nr
     wanted = min(-(-target.heuristics.gemm_min_chains // (rows * vectors)), max(1, spec.n // nr))
     while wanted > 1 and rows > tile_rows(target, vectors * wanted):
         wanted -= 1
@@ -190,7 +229,7 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
         most = target.heuristics.gemm_max_two_panel_dequant_rows
         return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= most
     # A panel that is converted would be converted by twice as many tiles.
-    return _needs_no_conversion(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
+    return needs_no_conversion(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
 
 
 def _depth(
@@ -214,22 +253,12 @@ def _depth(
     return -(-depth // -(-depth // block) // 16) * 16, True
 
 
-def _expanded_depth(depth: int, target: Target, row_bytes: int, pair: int) -> tuple[int, bool]:
-    """KC, and whether K takes more than one block, where B is expanded from a compressed operand.
-
-    What was just expanded is read by the tiles of all rows, from L1, half of which is A's; where
-    tiles take a `pair` of panels, their rows are few, and a third is A's. A block holds whole cells
-    of the operand, which are 8 values deep at most.
-    """
-    share = target.l1 // 2 if pair == 1 else target.l1 * 2 // 3
-    block = max(64, share // (pair * row_bytes) // 32 * 32)
-    return (block, True) if depth > block else (depth, False)
-
-
-def _expands(spec: GemmSpec, target: Target, rows: int) -> bool:
+def _expands(spec: GemmSpec, target: Target, product: ProductShape) -> bool:
     """Whether so few tiles of rows share a panel that each should expand it for itself."""
-    few = isinstance(spec.m, int) and spec.m <= 2 * rows
-    return few and tiles_may_expand(spec, target)
+    if not isinstance(spec.m, int) or not tiles_may_expand(spec, target):
+        return False
+    rows = _heights(spec.m, tile_rows(target, product.vectors))[0]
+    return spec.m <= 2 * rows and not _pairs(spec, target, product.nr)
 
 
 def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
@@ -240,84 +269,3 @@ def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
         return False
     rounds = c.rounded and c.scale.dtype is not DType.f32 and not c.normal
     return not rounds or (c.scale.dtype is DType.f16 and has_f16_conversion(target))
-
-
-def _cell_depth(spec: GemmSpec, target: Target) -> int:
-    return cell_depth(target, spec.cell_dtype())
-
-
-def _needs_no_conversion(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:
-    """Whether tiles can multiply an operand's elements without a conversion."""
-    return dtype is spec.acc and cast is None and spec.compute_dtype is None
-
-
-def _can_read_a_in_place(spec: GemmSpec, target: Target) -> bool:
-    """Whether tiles can multiply A's elements where they are. Of bytes and of bf16: neighbours of
-    a row are a cell if the unit takes their type, and if no cell reaches beyond a row's end. What
-    is converted is packed even for one row: tiles would convert it once per panel of B."""
-    if spec.a_m_split or spec.a_k_split:
-        return False
-    depth = _cell_depth(spec, target)
-    if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth and spec.a_cast is None:
-        return isinstance(spec.k, int) and spec.k % depth == 0 and spec.a.strides[-1] == 1
-    return _needs_no_conversion(spec, spec.a.dtype, spec.a_cast)
-
-
-def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
-    """Whether strips of A are copied before use.
-
-    A copied element costs about two multiply-adds and is used by one per vector of columns. That
-    pays where it makes rows addressable by constants, converts their type once, or moves rows
-    apart that would push each other out of the cache.
-    """
-    row, step = spec.a.strides[-2:]
-    split = spec.a_m_split or spec.a_k_split
-    copied: PackA = "columns" if row == 1 and step != 1 and not split else "rows"
-    if not _can_read_a_in_place(spec, target) or not isinstance(step, int):
-        return copied
-    if spec.m == 1:
-        return "no"
-    if not isinstance(spec.m, int) or not isinstance(row, int):
-        return copied
-    in_place = _reads_in_place(spec, target, rows, nr) or is_narrow(spec, nr)
-    return "no" if in_place else copied
-
-
-def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
-    """Whether tiles should read A's rows where they lie."""
-    row, step = spec.a.strides[-2:]
-    if not _can_read_a_in_place(spec, target) or step != 1:
-        return False
-    if is_narrow(spec, nr):
-        return True
-    return isinstance(row, int) and not _exceeds_l1_sets(row * spec.a.dtype.bits // 8, rows, target)
-
-
-def _exceeds_l1_sets(row_bytes: int, rows: int, target: Target) -> bool:
-    """Whether the rows of a strip fall into so few sets of L1 that they push each other out."""
-    return rows > uncrowded_rows(row_bytes, target)
-
-
-def uncrowded_rows(row_bytes: int, target: Target) -> int:
-    """How many rows that far apart stay in L1 together with a panel of B.
-
-    A way of L1 is 4096 bytes on all cores of interest (larger caches have more ways), so rows meet
-    in one set when their distance is a multiple of it. A third of the ways is left to B.
-    """
-    way = 4096
-    return way // math.gcd(row_bytes, way) * max(1, target.l1 // way * 2 // 3)
-
-
-def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:
-    """Whether a right operand that is not a constant is copied into panels.
-
-    Rows of contiguous columns may be read where they lie: by one or two rows of tiles, or if the
-    whole matrix stays in L1 anyway.
-    """
-    step, column = spec.b.strides[-2:]
-    as_is = _needs_no_conversion(spec, spec.b.dtype, spec.b_cast)
-    if column != 1 or not as_is or not isinstance(step, int):
-        return True
-    if isinstance(spec.m, int) and spec.m <= 2 * rows:
-        return False
-    return not isinstance(spec.k, int) or spec.k * step * spec.acc.bits // 8 > target.l1 // 2

@@ -44,7 +44,7 @@ class ZeroPointCompensation:
 
     def column(self, at: Value | int) -> tuple[Value | None, Value | None]:
         """What the columns from `at` on have: sum b (times za), and zb."""
-        g, f, nr = self.g, self.f, self.g.tiling.nr
+        g, f, nr = self.g, self.f, self.g.schedule.nr
         at = f.add(f.as_value(at, I64), f.mul(f.udiv(at, nr), nr))
         addresses = [f.at(self.column_terms, f.add(at, x), I32) for x in (0, nr)]
         wanted = (self.c.left != "none", self.c.right == "columns")
@@ -56,7 +56,7 @@ class ZeroPointCompensation:
 
     def row(self, i: Value | int) -> tuple[Value | None, Value | None]:
         """What row i has: za, and sum a - K za (times zb)."""
-        f, t, terms = self.f, self.g.tiling, self.row_terms
+        f, t, terms = self.f, self.g.schedule, self.row_terms
         zero = term = None
         if self.c.left == "rows":
             zero = f.splat(f.load(I32, f.at(terms, f.add(i, t.mr), I32)), t.lanes)
@@ -121,7 +121,7 @@ def row_terms_function(g: GemmContext, *, in_place: bool) -> Function:
     """terms(frame, a, to, m, rows, steps, values, first): of one strip of A, for a block of K of
     `values` values, to[i] = sum a - values * za (added to what is there, unless `first`), and
     to[mr + i] = za where rows have their own."""
-    t, c = g.tiling, g.corrections
+    t, c = g.schedule, g.corrections
     f = g.module.function(
         g.module.unique("row_terms"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias", "to")]
@@ -164,7 +164,7 @@ def row_terms_function(g: GemmContext, *, in_place: bool) -> Function:
 def _sum_of_row(g: GemmContext, f: Function, row: Value, access: Access) -> Value:
     """The sum of a row's cells, which follow one another; a packed row ends in whole vectors of
     them, one that is read in place must not be left."""
-    t, steps = g.tiling, f.params["steps"]
+    t, steps = g.schedule, f.params["steps"]
     total = f.var(g.vector, 0)
     whole = f.mul(f.udiv(steps, t.lanes), t.lanes)
     with f.range(0, whole, t.lanes, unroll=1) as k:
@@ -178,7 +178,7 @@ def _sum_of_row(g: GemmContext, f: Function, row: Value, access: Access) -> Valu
 def column_sums_function(g: GemmContext) -> Function:
     """sums(frame, panel, to, steps, first): the sums of a packed panel's columns, added to what is
     there unless `first`."""
-    t = g.tiling
+    t = g.schedule
     f = g.module.function(
         g.module.unique("column_sums"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "panel"), ("ptr noalias", "to")]
@@ -215,7 +215,7 @@ def _add(
 def column_terms_function(g: GemmContext) -> Function:
     """terms(frame, sums, to, n, cols): of one panel, to[j] = sum b (times za where rows share it),
     and to[nr + j] = zb where columns have their own."""
-    t, c, operand = g.tiling, g.corrections, g.spec.b_zero_point
+    t, c, operand = g.schedule, g.corrections, g.spec.b_zero_point
     f = g.module.function(
         g.module.unique("column_terms"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "sums"), ("ptr noalias", "to")]
@@ -245,7 +245,7 @@ def column_terms_function(g: GemmContext) -> Function:
 def _load_strided(
     g: GemmContext, f: Function, element: str, address: Value, step: Value, left: Value
 ) -> Value:
-    lanes = g.tiling.lanes
+    lanes = g.schedule.lanes
     tail = tail_mask(f, lanes, left)
     if step.known == 1:
         return masked_load(f, vec(element, lanes), address, tail)

@@ -13,12 +13,12 @@ class Terms:
     packed at run time, the sums of their columns."""
 
     def __init__(self, loops: LoopState) -> None:
-        g, t = loops.g, loops.g.tiling
+        g, t = loops.g, loops.g.schedule
         c = g.corrections
         self.loops, self.g = loops, g
         self.rows = loops.reserve(t.mc * 2 * t.mr if c.row_terms else 0)
-        # On tiles twice: those of the panel before are still needed (epilogue_overlap.py).
-        self.columns = loops.reserve(t.panels * (4 if t.tile else 2) * t.nr)
+        # Twice where the terms of the panel before are still needed (epilogue_overlap.py).
+        self.columns = loops.reserve(t.panels * (4 if t.defers_epilogue else 2) * t.nr)
         self.sums = loops.reserve(t.nc * t.nr if t.pack_b else 0)
         self._sum = column_sums_function(g) if t.pack_b and c.left != "none" else None
         self._columns = column_terms_function(g)
@@ -28,7 +28,7 @@ class Terms:
 
     def sum_columns(self, b: Value, js: Bounds, depth: Value, first: Value) -> None:
         """Sum the columns of panels that have just been packed."""
-        f, g, t = self.loops.f, self.g, self.g.tiling
+        f, g, t = self.loops.f, self.g, self.g.schedule
         if self._sum is None:
             return
         with f.range(*js, outer=True) as j:
@@ -41,7 +41,7 @@ class Terms:
         self, a: Value, strips: Value, ts: Bounds, k0: Value, depth: Value, first: Value
     ) -> None:
         """Sum the rows of some tiles over one block of K."""
-        loops, f, g, t = self.loops, self.loops.f, self.g, self.g.tiling
+        loops, f, g, t = self.loops, self.loops.f, self.g, self.g.schedule
         values = loops.values(k0, depth)[1]
         from_strips = ts[0]
         if self._in_place:
@@ -63,7 +63,7 @@ class Terms:
 
     def of_columns(self, b: Value, j0: Value, j: Value, panels: int) -> None:
         """Make the terms of the columns of panels j, j + 1, ..."""
-        loops, f, g, t = self.loops, self.loops.f, self.g, self.g.tiling
+        loops, f, g, t = self.loops, self.loops.f, self.g, self.g.schedule
         access = g.b_access()
         cell = ELEMENT[access.dtype.value]
         for which in range(panels):
@@ -87,14 +87,14 @@ class Terms:
 
     def _columns_of(self, right: Value) -> Value:
         """Groups of panels, and the single ones behind them, take turns."""
-        f, t = self.loops.f, self.g.tiling
-        if not t.tile:
+        f, t = self.loops.f, self.g.schedule
+        if not t.defers_epilogue:
             return self.columns
         turn = f.and_(f.add(f.udiv(right, t.panels), f.urem(right, t.panels)), 1)
         return f.at(self.columns, f.mul(turn, t.panels * 2 * t.nr), self.g.acc)
 
     def _row_terms(self, tile: Value) -> Value:
-        f, t = self.loops.f, self.g.tiling
+        f, t = self.loops.f, self.g.schedule
         if not self.g.corrections.row_terms:
             return self.rows
         return f.at(self.rows, f.mul(f.urem(tile, t.mc), 2 * t.mr), self.g.acc)

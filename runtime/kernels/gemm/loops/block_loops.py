@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ....llvmir.builder import Function
 from ....llvmir.values import ELEMENT, Value, bits_of, integer
-from .. import amx
 from ..context import TileShape
-from ..epilogue_overlap import DeferredEpilogue
-from ..micro import MicroKernels
+from ..micro_kernel import MicroKernel
 from ..zero_point_terms import Terms
 from .loop_state import LoopState
 from .work_partition import Bounds
@@ -22,12 +19,11 @@ class TileLoops:
     count steps of K.
 
     `strips` and `b` are packed copies, or the matrices themselves, as `a` always is. `buffer`
-    receives sums, `finish` (None: tiles finish their own) applies the epilogue to it; `terms` are
-    those of zero points, if there are any, `tail` and `waiting` are for tiles of AMX.
+    receives sums; `terms` are those of zero points, if there are any.
     """
 
     loops: LoopState
-    kernels: MicroKernels
+    micro: MicroKernel
     ts: Bounds
     js: Bounds
     a: Value
@@ -38,22 +34,17 @@ class TileLoops:
     depth: Value
     first: Value
     last: Value
-    finish: Function | None
     terms: Terms | None
-    tail: amx.Tail | None
-    waiting: DeferredEpilogue | None
 
     def run(self) -> None:
         """Groups of panels, single panels, and the edge: panels outside, tiles of rows inside."""
-        if self.waiting:
-            self.waiting.clear(self.loops.f)
+        self.micro.begin_block(self.loops)
         self.all_panels()
-        if self.waiting:
-            self.waiting.flush(self.loops.f, self.loops.frame)
+        self.micro.end_block(self.loops)
 
     def all_panels(self) -> None:
         """What `run` does in between."""
-        loops, t = self.loops, self.loops.g.tiling
+        loops, t = self.loops, self.loops.g.schedule
         f, (j0, j1) = loops.f, self.js
         rest = f.urem(loops.n, t.nr)
         whole = t.vectors
@@ -84,18 +75,16 @@ class TileLoops:
 
     def panel(self, j: Value, shape: TileShape) -> None:
         """All tiles of rows of one panel (or group of panels); how high they are is open."""
-        loops, t = self.loops, self.loops.g.tiling
+        loops, t = self.loops, self.loops.g.schedule
         f, (t0, t1) = loops.f, self.ts
         if self.terms:
             self.terms.of_columns(self.b, self.js[0], j, shape.panels)
-        if self.tail:
-            self.tail.copy(self.b_panel_address(j), self.depth, shape.panels)
-
+        self.micro.begin_panels(loops, lambda: self.b_panel_address(j), self.depth, shape.panels)
         if t.guarded and shape.panels > 1:
             with f.range(t0, t1, outer=True) as tile:
                 self.tile(shape, (1,), j, tile, integer(1))
             return
-        if t.in_place and not self.tail:
+        if t.in_place and not self.micro.selects_in_place:
             full = f.smin(loops.tiles_in_place, t1)
             with f.range(t0, full, outer=True) as tile:
                 self.tile(replace(shape, in_place=True), (t.mr,), j, tile, integer(t.mr))
@@ -128,7 +117,7 @@ class TileLoops:
     ) -> None:
         """One tile, of the shortest of `heights` that holds its rows."""
         loops, g = self.loops, self.loops.g
-        f, t = loops.f, g.tiling
+        f, t = loops.f, g.schedule
         m, n = loops.cut.start(tile), f.mul(j, t.nr)
         down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
         a, row = self.a_tile_address(m, tile, in_place=shape.in_place)
@@ -140,32 +129,26 @@ class TileLoops:
         cols = f.sub(loops.n, n)
         soon, pace = self.prefetch_pointer(b, down, shape.panels)
         terms = self.terms.at_tile(tile, right) if self.terms else ()
-        more = () if self.finish else terms
-        if self.tail and self.waiting:
-            if t.in_place:
-                unpacked, a_row = self.a_tile_address(m, tile, in_place=True)
-                in_place = f.icmp("slt", tile, loops.tiles_in_place)
-                a = f.select(in_place, unpacked, a)
-                row = f.select(in_place, a_row, row)
-            more = (row, self.tail.address, self.waiting.address)
+        if t.in_place and self.micro.selects_in_place:
+            unpacked, a_row = self.a_tile_address(m, tile, in_place=True)
+            in_place = f.icmp("slt", tile, loops.tiles_in_place)
+            a = f.select(in_place, unpacked, a)
+            row = f.select(in_place, a_row, row)
+        more = self.micro.more_arguments(row, terms)
 
         def call(height: int) -> None:
             f.call_function(
-                self.kernels.tile(replace(shape, rows=height)), loops.frame, a, b,
+                self.micro.tile(replace(shape, rows=height)), loops.frame, a, b,
                 m, n, cols, self.depth, self.first, buffer, soon, pace, *more,
             )  # fmt: skip
 
         self.shortest(heights, rows, call)
         cols = f.smin(cols, shape.panels * t.nr)
-        if self.waiting:
-            self.waiting.defer(f, f.select(self.last, rows, 0), (buffer, m, n, cols, *terms))
-        elif self.finish:
-            with f.if_(self.last):
-                f.call_function(self.finish, loops.frame, buffer, m, n, rows, cols, *terms)
+        self.micro.finish(loops, self.last, rows, (buffer, m, n, cols), terms)
 
     def a_tile_address(self, m: Value, tile: Value, *, in_place: bool) -> tuple[Value, Value]:
         """Where a tile's rows of A are, for this block of K, and how many bytes they are apart."""
-        loops, f, g, t = self.loops, self.loops.f, self.loops.g, self.loops.g.tiling
+        loops, f, g, t = self.loops, self.loops.f, self.loops.g, self.loops.g.schedule
         a = g.a_access(in_place=in_place)
         across, element = loops.size(a.across), ELEMENT[a.dtype.value]
         if t.pack_a == "no" or in_place:
@@ -177,7 +160,7 @@ class TileLoops:
     def b_panel_address(self, j: Value) -> Value:
         """Where panel j begins, for this block of K."""
         loops, f, b = self.loops, self.loops.f, self.loops.g.b_access()
-        if loops.g.tiling.pack_b:
+        if loops.g.schedule.pack_b:
             at = f.mul(f.sub(j, self.js[0]), loops.size(b.across))
         else:
             at = f.add(f.mul(j, loops.size(b.across)), f.mul(self.k0, loops.size(b.step)))
@@ -186,7 +169,7 @@ class TileLoops:
     def prefetch_pointer(self, b: Value, down: Value, panels: int) -> tuple[Value, Value]:
         """What a tile fetches ahead: its piece of the next panels, or, where tiles of a panel are
         one, what the tile itself reads a little later. And bytes per step of K."""
-        f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
+        f, g, t = self.loops.f, self.loops.g, self.loops.g.schedule
         if not t.fetch:
             return b, integer(0)
         row = integer(t.nr * t.kr * g.spec.b.dtype.bits // 8)

@@ -15,20 +15,30 @@ from contextlib import contextmanager
 from ....llvmir.builder import Function
 from ....llvmir.kernel_entry import share
 from ....llvmir.values import ELEMENT, I1, Value, integer
-from ...emit.amx_registers import release
-from .. import amx
+from ..amx import AmxMicroKernel
 from ..epilogue import finish_function
-from ..epilogue_overlap import DeferredEpilogue
-from ..gemv import ROWS_PER_LOAD, dot_function
-from ..micro import MicroKernels
+from ..gemv import dot_function
+from ..micro_kernel import DequantMicroKernel, MicroKernel, VectorMicroKernel
 from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import right_function
 from ..packing.panels import in_blocks, pack_a_function
+from ..schedule import AmxSchedule, DequantSchedule
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
 from .loop_state import LoopState
 from .m_partition import RowTiles
 from .work_partition import Bounds, split_work
+
+
+def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
+    """The micro-kernel of the schedule's class. finish: the epilogue of sums in a buffer."""
+    schedule = loops.g.schedule
+    if isinstance(schedule, AmxSchedule):
+        assert finish is not None
+        return AmxMicroKernel(loops, schedule, finish)
+    if isinstance(schedule, DequantSchedule):
+        return DequantMicroKernel(loops.g, finish)
+    return VectorMicroKernel(loops.g, finish)
 
 
 class GemmLoops(LoopState):
@@ -61,14 +71,9 @@ class GemmLoops(LoopState):
 
     # -- N = 1 --------------------------------------------------------------------------------
 
-    def column(self) -> None:
-        """Matrix times vector: workers share the rows of all matrices."""
+    def column(self, rows: int) -> None:
+        """Matrix times vector, `rows` rows at a time: workers share the rows of all matrices."""
         f, g = self.f, self.g
-        rows = (
-            min(ROWS_PER_LOAD, g.spec.m)
-            if isinstance(g.spec.m, int) and g.spec.m
-            else ROWS_PER_LOAD
-        )
         groups = f.ceil_div(self.m, rows)
         total = f.mul(self.product(self.space.axes), groups)
         lo, hi = share(f, total, self.entry.worker, self.entry.workers)
@@ -83,7 +88,7 @@ class GemmLoops(LoopState):
     # -- tiles --------------------------------------------------------------------------------
 
     def tiles(self) -> None:
-        f, g, t = self.f, self.g, self.g.tiling
+        f, g, t = self.f, self.g, self.g.schedule
         self.cut = RowTiles(f, t, g.spec.m, self.m)
         count = self.cut.count
         panels = f.ceil_div(self.n, t.nr)
@@ -93,29 +98,22 @@ class GemmLoops(LoopState):
         slots = t.panels * (t.mc * t.nc if t.blocked else 1)
         buffer = self.reserve(slots * t.mr * t.nr if t.buffered else 0)
         terms = Terms(self) if g.corrections else None
-        tail = amx.Tail(self) if t.tile else None
-        counts = (self.product(self.space.axes), count, panels)
-        rows = -(-t.mr // g.target.heuristics.amx_speedup) if tail else t.mr
-        work = split_work(f, counts, self.entry, rows, t.nr * g.bytes)
-        if tail:
-            amx.registers(t, t.mr).configure(f)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
         pack_b = right_function(g) if t.pack_b else None
         finish = None
         if t.buffered:
             corrects = bool(g.corrections)
             finish = finish_function(g, t.lanes, t.width, corrects=corrects)
-        waiting = DeferredEpilogue(f, g, finish) if finish and tail else None
-        kernels = MicroKernels(g, waiting)
+        micro = make_micro_kernel(self, finish)
+        counts = (self.product(self.space.axes), count, panels)
+        work = split_work(f, counts, self.entry, t.rows_of_work, t.nr * g.bytes)
+        micro.configure(self)
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*work.batch, outer=True) as index:
             a, b = self.matrix(index)
             # How many tiles in front are read where they lie, if any are.
-            self.tiles_in_place = self.cut.full if t.guarded else count
-            if t.in_place and tail:
-                self.tiles_in_place = f.select(
-                    amx.fills_lines(self, a), self.tiles_in_place, integer(0)
-                )
+            full = self.cut.full if t.guarded else count
+            self.tiles_in_place = micro.tiles_in_place(self, a, full)
             with self.chunks(work.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
                     self.pack_b(pack_b, b, b_scratch, js, integer(0), self.steps)
@@ -141,11 +139,8 @@ class GemmLoops(LoopState):
                         terms.sum_rows(a, strips, ts, k0, depth, first)
                     addresses = (a, strips, b_scratch if pack_b else b, buffer)
                     along = (k0, depth, first, last)
-                    TileLoops(
-                        self, kernels, ts, js, *addresses, *along, finish, terms, tail, waiting
-                    ).run()
-        if tail:
-            release(f)
+                    TileLoops(self, micro, ts, js, *addresses, *along, terms).run()
+        micro.release(self)
 
     @contextmanager
     def chunks(self, bounds: Bounds, step: int, total: Value) -> Iterator[Bounds]:
@@ -161,7 +156,7 @@ class GemmLoops(LoopState):
         self, pack: Function, a: Value, to: Value, ts: Bounds, k0: Value, depth: Value
     ) -> None:
         """Copy the strips of A of some tiles, from step k0 on."""
-        f, g, t = self.f, self.g, self.g.tiling
+        f, g, t = self.f, self.g, self.g.schedule
         k0, depth = self.values(k0, depth)
         with f.range(*ts, outer=True) as tile:
             m = self.cut.start(tile)
@@ -178,7 +173,7 @@ class GemmLoops(LoopState):
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
     ) -> None:
         """Copy some panels of B, or expand them, from step k0 on."""
-        f, g, t = self.f, self.g, self.g.tiling
+        f, g, t = self.f, self.g, self.g.schedule
         k0, depth = self.values(k0, depth)
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
         with f.range(*js, outer=True) as j:

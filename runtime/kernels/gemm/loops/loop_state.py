@@ -27,7 +27,7 @@ class LoopState:
         for i, d in enumerate(entry.dims):
             g.set_dim(f, self.frame, i, d)
         self.m, self.n, self.k = (self.size(s) for s in (spec.m, spec.n, spec.k))
-        self.steps = f.ceil_div(self.k, g.tiling.kr)
+        self.steps = f.ceil_div(self.k, g.schedule.kr)
         operands = spec.operands()
         rank = len(spec.batch)
         self.space: Space = coalesce(spec.batch, [o.strides[:rank] for o in operands])
@@ -54,7 +54,7 @@ class LoopState:
 
     def values(self, k0: Value, depth: Value) -> tuple[Value, Value]:
         """Where `depth` steps from step k0 on begin along K, and how many values they are."""
-        f, t = self.f, self.g.tiling
+        f, t = self.f, self.g.schedule
         if t.kr == 1:
             return k0, depth
         first = f.mul(k0, t.kr)

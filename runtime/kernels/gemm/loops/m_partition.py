@@ -5,25 +5,25 @@ from __future__ import annotations
 from .....plan.specs.base import Size
 from ....llvmir.builder import Function
 from ....llvmir.values import Value, integer
-from ..tiling_params import Tiling
+from ..schedule import TileSchedule
 
 
 class RowTiles:
     """M rows as tiles. `last` is the number of the last tile, `full` how many in front are of full
     height; both mean something for guarded tiles."""
 
-    def __init__(self, f: Function, tiling: Tiling, size: Size, m: Value) -> None:
-        self.f, self.tiling, self.size, self.m = f, tiling, size, m
-        self.count = f.ceil_div(m, tiling.mr)
+    def __init__(self, f: Function, schedule: TileSchedule, size: Size, m: Value) -> None:
+        self.f, self.schedule, self.size, self.m = f, schedule, size, m
+        self.count = f.ceil_div(m, schedule.mr)
         self.last = f.sub(self.count, 1)
-        self.full, self._shift = f.udiv(m, tiling.mr), integer(0)
-        if tiling.guarded and len(tiling.heights) > 1:
-            self._join_few(tiling.heights[1])
+        self.full, self._shift = f.udiv(m, schedule.mr), integer(0)
+        if schedule.guarded and len(schedule.heights) > 1:
+            self._join_few(schedule.heights[1])
 
     def _join_few(self, second: int) -> None:
         """One or two rows alone have too few chains; with the tile before them they make two of the
         second height, which costs less than one tall tile and a very short one."""
-        f, mr = self.f, self.tiling.mr
+        f, mr = self.f, self.schedule.mr
         rest = f.urem(self.m, mr)
         few = f.icmp("ult", f.sub(rest, 1), max(0, 2 * second - mr))
         few = f.and_(few, f.icmp("sgt", self.count, 1))
@@ -32,7 +32,7 @@ class RowTiles:
 
     def start(self, tile: Value) -> Value:
         """The first row of a tile: of a known M, the first `longer` tiles are taller."""
-        f, t = self.f, self.tiling
+        f, t = self.f, self.schedule
         if t.guarded:
             moved = f.select(f.icmp("eq", tile, self.last), self._shift, integer(0))
             return f.sub(f.mul(tile, t.mr), moved)
@@ -47,7 +47,7 @@ class RowTiles:
 
     def longer(self) -> int:
         """How many tiles have the larger of the two heights of a known M."""
-        heights, m = self.tiling.heights, self.size
+        heights, m = self.schedule.heights, self.size
         assert isinstance(m, int)
         if len(heights) == 1:
             return 0

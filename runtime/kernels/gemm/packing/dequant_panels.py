@@ -28,7 +28,7 @@ def expand_function(g: GemmContext) -> Function:
     """expand(frame, cells, panel, to, k0, k): rows k0 .. k0 + k of one panel of B, which begins at
     `cells`, as factors of the accumulator's type. k0 is the first row of a cell.
     """
-    e, t = Dequantizer(g.spec, g.lanes), g.tiling
+    e, t = Dequantizer(g.spec, g.lanes), g.schedule
     ahead = g.target.heuristics.gemm_prefetch_distance_bytes
     f = g.module.function(
         g.module.unique("expand"),
@@ -65,10 +65,10 @@ def expand_function(g: GemmContext) -> Function:
 
 def _store(g: GemmContext, f: Function, values: Sequence[Value], to: Value) -> None:
     """One row of factors after the other; cells of `kr` rows where a unit multiplies pairs."""
-    kr, side = g.tiling.kr, Side(DType.f32, g.acc, 0)
+    kr, side = g.schedule.kr, Side(DType.f32, g.acc, 0)
     for i in range(0, len(values), kr):
         cell = cells_of_rows(g, f, side, values[i : i + kr])
-        f.store(cell, f.at(to, i // kr * g.tiling.nr, g.acc), g.align)
+        f.store(cell, f.at(to, i // kr * g.schedule.nr, g.acc), g.align)
 
 
 def accumulate_cells(

@@ -75,8 +75,8 @@ def fetch_along(
     g: GemmContext, f: Function, side: Side, pointer: Value, step: Value, left: Value | None
 ) -> Value:
     """A whole vector of cells along K, of which `left` values exist (None: all)."""
-    lanes = g.tiling.lanes
-    width = lanes * g.tiling.kr
+    lanes = g.schedule.lanes
+    width = lanes * g.schedule.kr
     # One load of bytes is as wide as a vector; wider types come in several.
     wide = width if side.bytes and step.known == 1 else lanes
     vectors: list[Value] = []
@@ -110,7 +110,7 @@ def each_cell(
     g: GemmContext, f: Function, depth: Value, write: Callable[[Value, KIndices], None], unroll: int
 ) -> None:
     """write(cell, places) for every cell of `depth` values."""
-    kr = g.tiling.kr
+    kr = g.schedule.kr
     whole = f.udiv(depth, kr)
     with f.range(0, whole, unroll=unroll) as cell:
         first = f.mul(cell, kr)
@@ -134,7 +134,7 @@ def fetch_cells(
     tail: TailMask | None,
 ) -> Value:
     """A vector of cells whose lanes lie `step` apart, from the address of each place along K."""
-    xs = [fetch(f, side, g.tiling.lanes, address(k), step, tail) for k in indices.at]
+    xs = [fetch(f, side, g.schedule.lanes, address(k), step, tail) for k in indices.at]
     if indices.exist:
         xs = [f.select(e, x, f.as_value(0, x.type)) for e, x in zip(indices.exist, xs, strict=True)]
     return cells_of_rows(g, f, side, xs)
@@ -144,9 +144,9 @@ def cells_of_rows(g: GemmContext, f: Function, side: Side, rows: Sequence[Value]
     """The cells that up to `kr` vectors make, each lane with those behind it."""
     if not g.unit:
         return g.factor(f, rows[0], side.dtype, side.to)
-    rows = [*rows, *[f.as_value(0, rows[0].type)] * g.tiling.kr][: g.tiling.kr]
+    rows = [*rows, *[f.as_value(0, rows[0].type)] * g.schedule.kr][: g.schedule.kr]
     if side.bytes:
-        lanes, kr = g.tiling.lanes, g.tiling.kr
+        lanes, kr = g.schedule.lanes, g.schedule.kr
         order = [i % kr * lanes + i // kr for i in range(lanes * kr)]
         return _of_bytes(g, f, side, f.shuffle(_concat_lanes(f, rows), None, order))
     even, odd = (g.cast_operand(f, x, side.dtype, side.to) for x in rows)
@@ -170,7 +170,7 @@ def cell_at(g: GemmContext, f: Function, side: Side, pointer: Value, left: Value
 
 def _cell_of_bytes(g: GemmContext, f: Function, side: Side, pointer: Value, left: Value) -> Value:
     cell = f.var(side.cell, 0)
-    for i in range(g.tiling.kr):
+    for i in range(g.schedule.kr):
         with f.if_(f.icmp("sgt", left, i)):
             one = xor_0x80(f, f.load(side.element, f.offset(pointer, i)), side.shift)
             one = f.shl(f.cast(one, side.cell, signed_=False), integer(8 * i, side.cell))
@@ -188,7 +188,7 @@ def _concat_lanes(f: Function, vectors: Sequence[Value]) -> Value:
 
 def _of_bytes(g: GemmContext, f: Function, side: Side, x: Value) -> Value:
     """Bytes in the order of their cells as a vector of cells, widened if a cell has room for it."""
-    kr, cells = g.tiling.kr, x.lanes // g.tiling.kr
+    kr, cells = g.schedule.kr, x.lanes // g.schedule.kr
     if bits_of(side.cell) // kr == 16:
         x = f.cast(x, I16, signed_=side.dtype.is_signed)
     return f.bitcast(x, vec(side.cell, cells))

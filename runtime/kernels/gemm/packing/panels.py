@@ -16,6 +16,7 @@ from ....llvmir.values import I1, I64, Value, bits_of, integer, vec
 from ...emit.gather_lanes import gathers
 from ...emit.tail_mask import TailMask, tail_mask
 from ..context import GemmContext
+from ..schedule import AmxSchedule
 from .pack_cells import (
     KIndices,
     cell_at,
@@ -35,7 +36,7 @@ def pack_a_function(g: GemmContext) -> Function:
 
     Rows beyond `rows` (only guarded tiles have them) are zero.
     """
-    t, side = g.tiling, left_side(g)
+    t, side = g.schedule, left_side(g)
     f = g.module.function(
         g.module.unique("pack_a"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
@@ -65,7 +66,7 @@ def pack_a_function(g: GemmContext) -> Function:
         each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
     width = t.lanes * t.kr
-    fetches = bool(t.tile) and not in_blocks(spec) and along.step.known == 1
+    fetches = isinstance(t, AmxSchedule) and not in_blocks(spec) and along.step.known == 1
     with f.range(0, p["rows"], outer=True) as i:
         source = f.at(p["source"], across.at(f, f.add(m, i)), element)
         to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
@@ -116,13 +117,13 @@ def _cells_of_row(
 ) -> Value:
     """A vector of cells of a row of A, from place k on (a multiple of the vector's width), of which
     `left` values exist (None: all)."""
-    side, width = left_side(g), g.tiling.lanes * g.tiling.kr
+    side, width = left_side(g), g.schedule.lanes * g.schedule.kr
     pointer = f.at(row, along.at(f, k), side.element)
     if along.keeps_whole(width):
         return fetch_along(g, f, side, pointer, along.step, left)
     count = integer(width) if left is None else left
     size = bits_of(side.element) // 8
-    buffer, cells = f.stack(2 * width * size), f.var(vec(side.cell, g.tiling.lanes))
+    buffer, cells = f.stack(2 * width * size), f.var(vec(side.cell, g.schedule.lanes))
     with f.if_(along.fits(f, k, count)) as branch:
         cells.set(fetch_along(g, f, side, pointer, along.step, left))
         branch.else_()
@@ -140,7 +141,7 @@ def pack_b_function(g: GemmContext) -> Function:
 
     Columns beyond `cols` are zero, of bytes any number.
     """
-    t, side = g.tiling, right_side(g)
+    t, side = g.schedule, right_side(g)
     f = g.module.function(
         "pack_b",
         [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
@@ -181,7 +182,7 @@ def pack_b_function(g: GemmContext) -> Function:
 def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
     """A panel whose columns are contiguous in memory: squares of lanes x lanes cells are turned
     around in registers, the rest of them at the edges cell by cell."""
-    t, side, p = g.tiling, right_side(g), f.params
+    t, side, p = g.schedule, right_side(g), f.params
     element, lanes = side.element, t.lanes
     width = lanes * t.kr
     whole = f.mul(f.udiv(p["k"], width), width)

@@ -16,7 +16,8 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate
-from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
+from irc_compiler.runtime.kernels.gemm.schedule import AmxSchedule, VectorSchedule
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels import amx_emulation, amx_trap
 from support.kernels.harness import (
     AMX,
@@ -161,7 +162,7 @@ def test_amx_gemm_assembly_uses_tiles(case: Case, instruction: str) -> None:
     of six sums, two are loaded again."""
     target = sapphire_rapids()
     spec = make(case, "plain", target)[0]
-    tiling = choose_tiling(spec, target)
+    tiling = choose_schedule(spec, target)
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     assert assembly.count("ldtilecfg") == assembly.count("tilerelease") == 1
     assert re.search(rf"{instruction}\s+%tmm\d, %tmm\d, %tmm\d", assembly)
@@ -183,28 +184,29 @@ def test_amx_gemm_assembly_uses_tiles(case: Case, instruction: str) -> None:
 
 
 @pytest.mark.skipif("avx512" not in ISAS, reason="not run: this machine has no AVX-512")
-def test_choose_tiling_uses_no_tiles_without_amx() -> None:
+def test_choose_schedule_uses_no_tiles_without_amx() -> None:
     for feature in ("amx-tile", "amx-bf16"):
         target = sapphire_rapids()
         left = tuple(f for f in target.cpu_features if f != feature)
         target = dataclasses.replace(target, cpu_features=left)
         spec = make(Case(32, 64, 64, compute_dtype=BF16), "plain", target)[0]
-        assert not choose_tiling(spec, target).tile
-    assert choose_tiling(
-        make(Case(32, 64, 64, dtype=U8, b_dtype=I8), "plain", target)[0], target
-    ).tile
+        assert isinstance(choose_schedule(spec, target), VectorSchedule)
+    spec = make(Case(32, 64, 64, dtype=U8, b_dtype=I8), "plain", target)[0]
+    assert isinstance(choose_schedule(spec, target), AmxSchedule)
 
 
 @tiled
-def test_choose_amx_tiling_keeps_blocks_in_their_caches() -> None:
+def test_choose_amx_schedule_keeps_blocks_in_their_caches() -> None:
     """A block of A in half of L2; sums wait for another block of K only where it would not fit."""
     target = sapphire_rapids()
     for m, k, n in ((64, 768, 3072), (1024, 1024, 1024), (2048, 2048, 2048), (256, 9000, 64)):
-        t = choose_tiling(make(Case(m, k, n, compute_dtype=BF16), "plain", target)[0], target)
+        t = choose_schedule(make(Case(m, k, n, compute_dtype=BF16), "plain", target)[0], target)
         assert t.blocked == (k == 9000) and (k == 9000 or t.kc == k // 2)
         assert t.kc % 16 == 0 and t.mc * t.strip * 4 <= target.l2 // 2 + (64 << 10) and t.mc <= 8
     assert (
-        choose_tiling(make(Case(256, 1024, 64, compute_dtype=BF16), "plain", target)[0], target).mc
+        choose_schedule(
+            make(Case(256, 1024, 64, compute_dtype=BF16), "plain", target)[0], target
+        ).mc
         == 6
     )
 
@@ -219,26 +221,27 @@ def test_amx_gemm_of_rows_of_three_registers(kind: str, m: int) -> None:
     cells = 2 if kind in ("f32", "bf16") else 4
     for k in (208 * cells, 200 * cells + 1):
         case = Case(m, k, 70, epilogue="relu" if m % 3 else "none", **KINDS[kind])
-        t = choose_tiling(make(case, ISA)[0], target_of(ISA))
+        t = choose_schedule(make(case, ISA)[0], target_of(ISA))
         twos = {48: 0, 64: 2, 80: 1, 96: 0, 112: 2, 128: 1, 160: 2}[m]
         assert t.heights == ((48,) if not twos else (32,) if m == 64 else (48, 32))
         assert t.in_place == (kind in ("bf16", "u8") and k % 2 == 0)
         check(case, ISA, workers=1 + m // 16 % 4)
         check(dataclasses.replace(case, m=m + 1), ISA, at="start")
-    shallow = choose_tiling(make(Case(96, 192 * cells, 70, **KINDS[kind]), ISA)[0], target_of(ISA))
+    short = make(Case(96, 192 * cells, 70, **KINDS[kind]), ISA)[0]
+    shallow = choose_schedule(short, target_of(ISA))
     assert shallow.heights == (32,)
 
 
 @tiled
 @pytest.mark.parametrize("k, n, tiles", [(64, 256, 4), (128, 512, 2), (64, 64, 8), (256, 512, 8)])
-def test_choose_amx_tiling_shortens_blocks_of_little_depth(k: int, n: int, tiles: int) -> None:
+def test_choose_amx_schedule_shortens_blocks_of_little_depth(k: int, n: int, tiles: int) -> None:
     """So that what an epilogue reads and writes is near: 64 KiB of it, in two tiles at least."""
     target = sapphire_rapids()
     spec = make(Case(32 * 96, k, n, compute_dtype=BF16), "plain", target)[0]
     narrow = dataclasses.replace(spec, out=dataclasses.replace(spec.out, dtype=BF16))
-    assert choose_tiling(narrow, target).mc == tiles
+    assert choose_schedule(narrow, target).mc == tiles
     streamed = dataclasses.replace(narrow, epilogue_operands=(narrow.out,))
-    assert choose_tiling(streamed, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
+    assert choose_schedule(streamed, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
 
 
 @pytest.mark.slow
@@ -249,7 +252,7 @@ def test_amx_gemm_of_blocks_of_depth(kind: str, k: int) -> None:
     """One block and several, whose sums wait; the last step of the last one is not whole."""
     for m, n, b in ((70, 70, "packed"), (37, 33, "rows")):
         case = Case(m, k + 1, n, b=b, epilogue="relu", **KINDS[kind])
-        t = choose_tiling(make(case, ISA)[0], target_of(ISA))
+        t = choose_schedule(make(case, ISA)[0], target_of(ISA))
         assert t.blocked == (k == 9000)
         for dynamic in ("", "mnkabc") if m == 70 else ("", "m"):
             check(dataclasses.replace(case, dynamic=dynamic), ISA, workers=2)

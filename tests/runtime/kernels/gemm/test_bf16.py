@@ -22,7 +22,7 @@ from irc_compiler.plan.packing.panel_params import (
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
-from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling, tile_rows
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from support.kernels.harness import ISAS, TILED, compile_spec, run, same_bits, target_of
 from support.kernels.products import Case, check, check_bits, make, product
 
@@ -160,7 +160,7 @@ def test_bf16_gemm_resumes_the_chain_in_each_block_of_k(isa: str, b: str, k: int
     rng = np.random.default_rng(3)
     x, y = rng.standard_normal((37, k)), rng.standard_normal((k, 75))
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
-    tiling = choose_tiling(make(Case(37, k, 75, b=b, compute_dtype=BF16), isa)[0], small)
+    tiling = choose_schedule(make(Case(37, k, 75, b=b, compute_dtype=BF16), isa)[0], small)
     assert tiling.blocked and tiling.kc * tiling.kr < 300
     found = rounding_product(x, y, isa, b=b, target=small)
     assert same_bits(found, rounding_product(x, y, isa, b=b))

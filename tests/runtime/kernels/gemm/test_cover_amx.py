@@ -11,7 +11,8 @@ import functools
 
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
+from irc_compiler.runtime.kernels.gemm.schedule import AmxSchedule
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import AMX, HAS_AMX, TILED, target_of
 from support.kernels.products import make
 
@@ -72,4 +73,6 @@ def test_amx_cover_uses_tiles_and_holds_every_pair() -> None:
     for choice in COVER("bytes"):
         case = bytes_case(choice, OF_FOUR)
         if case.n != 1:
-            assert choose_tiling(make(case, ISA)[0], target_of(ISA)).tile == "llvm.x86.tdpbusd"
+            schedule = choose_schedule(make(case, ISA)[0], target_of(ISA))
+            assert isinstance(schedule, AmxSchedule)
+            assert schedule.instruction == "llvm.x86.tdpbusd"

@@ -26,7 +26,7 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
-from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling, tile_rows
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from support.kernels import harness
 from support.kernels.harness import (
     ISAS,
@@ -175,7 +175,7 @@ def test_int8_gemm_keeps_its_terms_in_each_block_of_k(
             b_zero_point=b_zero_point,
         )
         spec, inputs, dims, out, expected = make(case, isa)
-        tiling = choose_tiling(spec, small)
+        tiling = choose_schedule(spec, small)
         assert tiling.blocked and tiling.kc * tiling.kr < 700 and tiling.mc < 3
         found = unwritten(out.shape, expected.dtype)
         status = Compiled(spec, small)([*map(guard_copy, inputs), found], dims, workers=2)

@@ -23,7 +23,7 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
-from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling, tile_rows
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from support.kernels.harness import (
     ISAS,
     Compiled,
@@ -188,7 +188,7 @@ def test_gemm_resumes_the_chain_in_each_block_of_k(isa: str, b: str, floats) -> 
     x, y = floats
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
     case = Case(*x.shape, y.shape[1], b=b)
-    tiling = choose_tiling(make(case, isa)[0], small)
+    tiling = choose_schedule(make(case, isa)[0], small)
     assert tiling.blocked and tiling.kc < 150 and tiling.mc < 3
     assert same_bits(product(x, y, isa, b=b, target=small), product(x, y, isa, b=b))
 
@@ -201,7 +201,7 @@ def test_gemm_of_blocks_of_k_is_exact_for_every_type(isa: str, dtype: DType) -> 
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
     case = Case(37, 600, 75, dtype=dtype, epilogue="residual")
     spec, inputs, dims, out, expected = make(case, isa)
-    tiling = choose_tiling(spec, small)
+    tiling = choose_schedule(spec, small)
     assert tiling.blocked and tiling.kc < 300
     found = unwritten(out.shape, expected.dtype)
     assert Compiled(spec, small)([*map(guard_copy, inputs), found], dims, workers=3) == (0, 0)
@@ -290,9 +290,9 @@ def test_tile_rows_fill_the_register_file() -> None:
     assert packed_layout(5, 2, DType.f16, generic_target("avx512")) == PackedB(32)
 
 
-def test_choose_tiling_cuts_a_static_m_evenly() -> None:
+def test_choose_schedule_cuts_a_static_m_evenly() -> None:
     target = generic_target("avx512")
-    heights = {m: choose_tiling(make(Case(m, 8, 64, b="rows"), "plain")[0], target).heights
+    heights = {m: choose_schedule(make(Case(m, 8, 64, b="rows"), "plain")[0], target).heights
                for m in (1, 14, 15, 64, 128)}  # fmt: skip
     assert heights == {1: (1,), 14: (14,), 15: (8, 7), 64: (13, 12), 128: (13, 12)}
 

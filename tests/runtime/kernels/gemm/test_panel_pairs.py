@@ -10,8 +10,8 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.kernels.gemm import generate, tiling
-from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
-from irc_compiler.runtime.kernels.gemm.tiling_params import Tiling
+from irc_compiler.runtime.kernels.gemm.schedule import GemmSchedule, VectorSchedule
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import ISAS, Compiled, guard_copy, same_bits, target_of, unwritten
 from support.kernels.products import Case, extract, make
 
@@ -36,17 +36,17 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_choose_tiling_takes_two_panels_where_that_is_faster(name: str) -> None:
+def test_choose_schedule_takes_two_panels_where_that_is_faster(name: str) -> None:
     case, pairs = CHOICES[name]
     for target, wanted in ((HALVES, pairs), (WIDE, False)):
-        t = choose_tiling(make(case, "plain", target)[0], target)
+        t = choose_schedule(make(case, "plain", target)[0], target)
         assert t.panels == (2 if wanted else 1)
         assert not wanted or t.mr <= 6 and t.nc % 2 == 0
 
 
 def test_panel_pairs_fit_the_registers() -> None:
     spec = make(Case(64, 300, 128), "plain", HALVES)[0]
-    t = choose_tiling(spec, HALVES)
+    t = choose_schedule(spec, HALVES)
     assert (t.heights, t.vectors) == ((6, 5), 2)
     assert 'internal void @"tile_6x2x2' in generate(spec, HALVES, "k").text.replace(
         "@tile", '@"tile'
@@ -82,7 +82,7 @@ def test_panel_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.Monk
     found: list[np.ndarray] = []
     for pairs in (False, True):
         monkeypatch.setattr(tiling, "_pairs", _always if pairs else _never)
-        t = choose_tiling(spec, machine)
+        t = choose_schedule(spec, machine)
         assert t.panels == 1 + pairs and t.blocked == (name == "blocks of depth")
         kernel = Compiled(spec, machine)
         for workers in (1, 2, 3, 4) if pairs else (1,):
@@ -107,20 +107,24 @@ def test_panel_pairs_of_expanded_panels_change_no_bit(
             test_gemm_compressed.check(case, isa, workers)
 
 
-def test_choose_tiling_takes_pairs_of_compressed_panels() -> None:
+def test_choose_schedule_takes_pairs_of_compressed_panels() -> None:
     """Of four bits from a second tall tile of rows on, of eight from a third; two panels at a time
     in two thirds of L1."""
-    found = dict[tuple[int, int], Tiling]()
+    found = dict[tuple[int, int], GemmSchedule]()
     for dtype in (DType.u4, DType.u8):
         case = test_gemm_compressed.Case(16, 4096, 4096, dtype, 128)
         for m in (14, 15, 28, 29, 64, 65):
             spec = test_gemm_compressed.compressed_spec(dataclasses.replace(case, m=m), HALVES)
-            found[dtype.bits, m] = choose_tiling(spec, HALVES)
+            found[dtype.bits, m] = choose_schedule(spec, HALVES)
     pairs = {which for which, t in found.items() if t.panels == 2}
     assert pairs == {(4, 15), (4, 28), (4, 29), (4, 64), (8, 29), (8, 64)}
     for which in pairs:
         t = found[which]
-        assert not t.expands and t.nc == 2 and t.kc * 2 * t.nr * 4 <= HALVES.l1 * 2 // 3
+        assert (
+            isinstance(t, VectorSchedule)
+            and t.nc == 2
+            and t.kc * 2 * t.nr * 4 <= HALVES.l1 * 2 // 3
+        )
 
 
 def _compressed(spec: GemmSpec, target: Target, nr: int) -> bool:
@@ -138,7 +142,7 @@ def _never(spec: GemmSpec, target: Target, nr: int) -> bool:
 def test_panel_pairs_fetch_the_next_pair() -> None:
     """What a tile asks for is `panels` panels further on, not the other one of its pair."""
     spec = make(Case(64, 300, 128), "plain", HALVES)[0]
-    t: Tiling = choose_tiling(spec, HALVES)
+    t: GemmSchedule = choose_schedule(spec, HALVES)
     assert t.fetch == 1 and not t.streams
     text = generate(spec, HALVES, "k").text
     assert str(300 * 32 * 4 * 2) in text

@@ -11,7 +11,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate
-from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import ISAS, same_bits, target_of
 from support.kernels.products import Case, make, product
 
@@ -33,9 +33,9 @@ COPIES = {
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_choose_tiling_copies_the_left_operand_where_that_is_faster(name: str) -> None:
+def test_choose_schedule_copies_the_left_operand_where_that_is_faster(name: str) -> None:
     case, copied = COPIES[name]
-    assert choose_tiling(make(case, "plain", WIDE)[0], WIDE).pack_a == copied
+    assert choose_schedule(make(case, "plain", WIDE)[0], WIDE).pack_a == copied
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -46,7 +46,7 @@ def test_copied_left_operand_changes_no_bit(isa: str) -> None:
     spec, found = make(Case(37, 1024, 150), isa)[0], []
     for l1, copied in ((8 << 10, "rows"), (1 << 20, "no")):
         machine = dataclasses.replace(target_of(isa), l1=l1)
-        assert choose_tiling(spec, machine).pack_a == copied
+        assert choose_schedule(spec, machine).pack_a == copied
         found.append(product(a, b, isa, target=machine))
     assert same_bits(*found)
 
@@ -61,9 +61,9 @@ def prefetches(case: Case) -> int:
 
 def test_gemm_tiles_prefetch_the_next_panel_of_constants() -> None:
     """A line a step where several tiles share a panel, all of it where one alone reads it."""
-    tall = choose_tiling(make(Case(64, 300, 128), "plain", WIDE)[0], WIDE)
+    tall = choose_schedule(make(Case(64, 300, 128), "plain", WIDE)[0], WIDE)
     assert tall.fetch == 1 and not tall.streams
-    flat = choose_tiling(make(Case(1, 300, 128), "plain", WIDE)[0], WIDE)
+    flat = choose_schedule(make(Case(1, 300, 128), "plain", WIDE)[0], WIDE)
     assert flat.fetch == 2 and flat.streams
     assert prefetches(Case(64, 300, 128)) > 0 and prefetches(Case(1, 300, 128)) > 0
     assert prefetches(Case(64, 300, 128, b="rows")) == 0
@@ -105,7 +105,7 @@ def test_gemm_assembly_masks_edges() -> None:
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "plain"])
-def test_choose_tiling_keeps_blocks_in_the_second_cache(isa: str) -> None:
+def test_choose_schedule_keeps_blocks_in_the_second_cache(isa: str) -> None:
     """A block of A takes a third of it at most, partial sums that wait another third, a panel of B
     an eighth."""
     target = generic_target(isa)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_choose_tiling_keeps_blocks_in_the_second_cache(isa: str) -> None:
         for kind in ({}, {"dtype": DType.f64}, {"compute_dtype": DType.bf16}, {"dtype": DType.i8}):
             spec = make(Case(2, 64, 64, **kind), "plain", units)[0]
             spec = dataclasses.replace(spec, **dict(zip("mkn", sizes, strict=True)))
-            t, size = choose_tiling(spec, units), spec.acc.bits // 8
+            t, size = choose_schedule(spec, units), spec.acc.bits // 8
             assert t.mc * t.mr * t.kc * size <= target.l2 // 3
             assert t.kc * t.nr * size <= target.l2 // 8
             assert t.kc * t.kr >= min(sizes[1], 256)

@@ -1,0 +1,252 @@
+"""Micro-kernels: the register tile, rows x columns of one product, summed along K.
+
+The loops (loops/) know the protocol `MicroKernel` only; amx.py has the one on tiles of AMX, here
+are those of vector registers.
+
+One generator serves every element type and instruction set: a tile is `rows * vectors` variables
+that LLVM keeps in registers, and per step of K one load per vector of B, one broadcast per row of
+A, and one multiply-add for each pair. What differs between machines is data (schedule, Target, the
+units of runtime/kernels/emit/register_tile.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ...llvmir.builder import Function, StackVariable
+from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
+from ..emit.register_tile import unrolled_loop
+from ..emit.strided_loops import masked_load
+from ..emit.tail_mask import tail_mask
+from . import bf16_rounding as rounding
+from .context import GemmContext, TileShape
+from .epilogue import finish_registers
+from .loops.loop_state import LoopState
+from .packing.dequant_panels import accumulate_cells
+from .zero_point_schedule import TERMS, correct
+
+# Where a tile's sums are: address, row and column in the product, columns.
+TileOrigin = tuple[Value, Value, Value, Value]
+
+
+class MicroKernel(Protocol):
+    """How schedules of one class compute register tiles, and finish them."""
+
+    @property
+    def selects_in_place(self) -> bool:
+        """Whether a tile's address of A, in place or of a copy, is selected at run time."""
+        ...
+
+    def configure(self, loops: LoopState) -> None:
+        """Prepare the worker, before its first tile."""
+        ...
+
+    def release(self, loops: LoopState) -> None:
+        """Undo `configure`, after its last one."""
+        ...
+
+    def tiles_in_place(self, loops: LoopState, a: Value, tiles: Value) -> Value:
+        """How many of the first `tiles` tiles may read the matrix A at `a` in place."""
+        ...
+
+    def begin_block(self, loops: LoopState) -> None:
+        """Before the tiles of a block."""
+        ...
+
+    def end_block(self, loops: LoopState) -> None:
+        """After the tiles of a block: finish those that are not."""
+        ...
+
+    def begin_panels(
+        self, loops: LoopState, b: Callable[[], Value], depth: Value, panels: int
+    ) -> None:
+        """Before the tiles of panels that begin, for `depth` steps of K, at b()."""
+        ...
+
+    def tile(self, shape: TileShape) -> Function:
+        """The function of a tile. Arguments:
+
+        frame, a, b (the tile's first elements), m, n (its row and column in the product), cols
+        (columns left, for an edge), k (steps in this block), first (the sums start here), buffer
+        (where they go, unless registers are finished), soon, pace (what to fetch: address at the
+        first step, bytes per step), and `more_arguments`.
+        """
+        ...
+
+    def more_arguments(self, row: Value, terms: Sequence[Value]) -> Sequence[Value]:
+        """row: bytes between rows of A; terms: of zero points (zero_point_schedule.py)."""
+        ...
+
+    def finish(
+        self, loops: LoopState, last: Value, rows: Value, origin: TileOrigin, terms: Sequence[Value]
+    ) -> None:
+        """Apply the epilogue to a tile whose sums are in the buffer, if this block of K is the
+        last one."""
+        ...
+
+
+class VectorMicroKernel:
+    """Tiles of vector registers. finish: the epilogue of sums in a buffer; None: tiles finish their
+    registers."""
+
+    selects_in_place = False
+
+    def __init__(self, g: GemmContext, finish: Function | None = None) -> None:
+        self.g, self._finish = g, finish
+        self._made: dict[TileShape, Function] = {}
+
+    def configure(self, loops: LoopState) -> None:
+        pass
+
+    def release(self, loops: LoopState) -> None:
+        pass
+
+    def tiles_in_place(self, loops: LoopState, a: Value, tiles: Value) -> Value:
+        return tiles
+
+    def begin_block(self, loops: LoopState) -> None:
+        pass
+
+    def end_block(self, loops: LoopState) -> None:
+        pass
+
+    def begin_panels(
+        self, loops: LoopState, b: Callable[[], Value], depth: Value, panels: int
+    ) -> None:
+        pass
+
+    def tile(self, shape: TileShape) -> Function:
+        if shape not in self._made:
+            self._made[shape] = self._tile_function(shape)
+        return self._made[shape]
+
+    def more_arguments(self, row: Value, terms: Sequence[Value]) -> Sequence[Value]:
+        return () if self._finish else terms
+
+    def finish(
+        self, loops: LoopState, last: Value, rows: Value, origin: TileOrigin, terms: Sequence[Value]
+    ) -> None:
+        if self._finish:
+            buffer, m, n, cols = origin
+            with loops.f.if_(last):
+                what = (buffer, m, n, rows, cols, *terms)
+                loops.f.call_function(self._finish, loops.frame, *what)
+
+    def _tile_function(self, shape: TileShape) -> Function:
+        g = self.g
+        t = g.schedule
+        edge = "edge_" if shape.edge else ""
+        f = g.module.function(
+            g.module.unique(f"tile_{edge}{shape.rows}x{shape.panels}x{shape.vectors}"),
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
+            + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
+            + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace")]
+            + (TERMS if g.corrections and not t.buffered else []),
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        columns = [
+            p * t.nr + v * t.lanes for p in range(shape.panels) for v in range(shape.vectors)
+        ]
+        sums = [[f.var(g.vector, 0) for _ in columns] for _ in range(shape.rows)]
+        addresses = [
+            [f.at(f.params["buffer"], i * t.width + c, g.acc) for c in columns]
+            for i in range(shape.rows)
+        ]
+        slots = [
+            (s, address)
+            for row, row_places in zip(sums, addresses, strict=True)
+            for s, address in zip(row, row_places, strict=True)
+        ]
+        if t.blocked:
+            with f.if_(f.xor(f.params["first"], 1)):
+                for s, address in slots:
+                    s.set(f.load(g.vector, address, g.align))
+        if g.corrections and not t.buffered:
+            correct(g, f, columns, sums)
+        with rounding.flush_to_zero(f, g.spec.compute_dtype is not None and not g.unit):
+            self._accumulate(f, shape, columns, sums)
+            for s, address in slots if t.buffered else ():
+                f.store(s.get(), address, g.align)
+        if not t.buffered:
+            values = [[s.get() for s in row] for row in sums]
+            finish_registers(g, f, columns, values, edge=shape.edge)
+        return f
+
+    def _accumulate(
+        self,
+        f: Function,
+        shape: TileShape,
+        columns: Sequence[int],
+        sums: list[list[StackVariable]],
+    ) -> None:
+        """Add the products of the panels at hand to a tile's sums."""
+        accumulate_panels(self.g, f, shape, columns, sums)
+
+
+class DequantMicroKernel(VectorMicroKernel):
+    """Tiles of vector registers that expand the cells of a compressed B themselves."""
+
+    def _accumulate(
+        self,
+        f: Function,
+        shape: TileShape,
+        columns: Sequence[int],
+        sums: list[list[StackVariable]],
+    ) -> None:
+        accumulate_cells(self.g, f, shape, columns, sums)
+
+
+def accumulate_panels(
+    g: GemmContext,
+    f: Function,
+    shape: TileShape,
+    columns: Sequence[int],
+    sums: list[list[StackVariable]],
+) -> None:
+    """Add the products of all steps of a block of K to the sums of a tile."""
+    t, p = g.schedule, f.params
+    a, b = g.a_access(in_place=shape.in_place), g.b_access()
+    a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
+    a_cell = ELEMENT[(a.cell or a.dtype).value]
+    across, panel = (g.size(f, p["frame"], x.across) for x in (a, b))
+    a_step, b_step = (g.size(f, p["frame"], x.step) for x in (a, b))
+    tails = None
+    if shape.edge and not (g.spec.packed or t.pack_b):
+        tails = [tail_mask(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
+    b_vector = vec(b_type, t.lanes)
+
+    def step(k: Value) -> None:
+        _prefetch_b(g, f, shape, k, f.mul(panel, bits_of(b_type) // 8))
+        row = f.at(p["b"], f.mul(k, b_step), b_type)
+        right: list[Value] = []
+        for q, c in enumerate(columns):
+            which, within = divmod(c, t.nr)
+            address = f.at(row, f.add(f.mul(panel, which), within), b_type)
+            x = masked_load(f, b_vector, address, tails[q] if tails else None)
+            right.append(g.widen(f, x, g.spec.b.dtype))
+        column = f.at(p["a"], f.mul(k, a_step), a_type)
+
+        def load_a(i: int) -> Value:
+            address = f.at(column, f.mul(across, i), a_type)
+            x = f.load(a_cell, address, bits_of(a_type) // 8)
+            return g.widen(f, x, g.spec.a.dtype)
+
+        g.add_products(f, sums, load_a, right)
+
+    known = isinstance(g.spec.k, int) and not t.blocked
+    depth = integer(t.kc if g.spec.k else 0) if known else p["k"]
+    unrolled_loop(f, depth, t.unroll, step)
+
+
+def _prefetch_b(
+    g: GemmContext, f: Function, shape: TileShape, k: Value, panel_bytes: Value
+) -> None:
+    """Prefetch lines of B that will be needed later: into L1 if soon by this tile itself, into
+    L2 if by the tiles of the next panel."""
+    t, p = g.schedule, f.params
+    for which in range(shape.panels if t.fetch else 0):
+        at = f.offset(p["soon"], f.add(f.mul(k, p["pace"]), f.mul(panel_bytes, which)))
+        for line in range(t.fetch):
+            f.prefetch(f.offset(at, 64 * line), locality=t.fetch_level)
