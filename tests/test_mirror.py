@@ -198,7 +198,7 @@ TESTED_IN = {
     f"{KERNELS}/kernel_table.py": f"{KERNELS}/test_processors.py",
     f"{KERNELS}/attention/*.py": f"{KERNELS}/attention/test_block.py",
     f"{KERNELS}/conv/winograd*.py": f"{KERNELS}/conv/test_winograd_guard.py",
-    f"{KERNELS}/conv/amx.py": f"{KERNELS}/conv/test_im2col_amx.py",
+    f"{KERNELS}/conv/amx*.py": f"{KERNELS}/conv/test_im2col_amx.py",
     f"{KERNELS}/conv/*.py": f"{KERNELS}/conv/test_direct.py",
     f"{KERNELS}/elementwise/transpose.py": f"{KERNELS}/elementwise/test_kernel.py",
     f"{KERNELS}/emit/amx_registers.py": f"{KERNELS}/gemm/test_amx.py",

@@ -1,28 +1,28 @@
-"""Convolution: tiling (how rows are cut), place (addresses), micro (tiles), direct, copied,
-rows (what is copied), amx and unfolded (tile registers), depthwise, winograd."""
+"""Convolutions: schedule (the algorithm as a value), tile_partition (how rows are cut), addressing,
+register_tile (tiles), and a generator per algorithm."""
 
 from __future__ import annotations
 
-from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ..emit.contract import Kernel
-from . import depthwise, direct, winograd
-from . import im2col_amx as unfolded
-from . import packed_direct as copied
+from . import depthwise, direct, im2col_amx, packed_direct, winograd
+from .schedule import DepthwiseSchedule, DirectSchedule, Im2colSchedule, schedule_conv
+from .winograd_tiles import WinogradSchedule
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
-    """The kernel of a convolution."""
-    if spec.packed.winograd:
-        return winograd.generate(spec, target, symbol)
-    if spec.packed.depthwise:
-        return depthwise.generate(spec, target, symbol)
-    if unfolded.serves(spec, target):
-        return unfolded.generate(spec, target, symbol)
-    plain = spec.compute_dtype is None and spec.data.dtype not in BYTES
-    made = direct if plain else copied
-    return made.generate(spec, target, symbol)
+    """The kernel of a convolution, by the algorithm of its schedule."""
+    schedule = schedule_conv(spec, target)
+    if isinstance(schedule, WinogradSchedule):
+        return winograd.generate(spec, target, symbol, schedule)
+    if isinstance(schedule, DepthwiseSchedule):
+        return depthwise.generate(spec, target, symbol, schedule)
+    if isinstance(schedule, Im2colSchedule):
+        return im2col_amx.generate(spec, target, symbol, schedule)
+    if isinstance(schedule, DirectSchedule):
+        return direct.generate(spec, target, symbol, schedule)
+    return packed_direct.generate(spec, target, symbol, schedule)
 
 
 __all__ = ["generate"]

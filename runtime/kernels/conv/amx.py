@@ -12,119 +12,35 @@ types alone, and so does the order of additions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ....ir.dtype import DType
-from ....plan.packing.panel_params import BYTES
-from ....plan.specs.convolution import ConvSpec
-from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.values import PTR, Value, integer
 from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
-from ..emit.dot_units import tile_instruction
 from .addressing import ConvContext
+from .amx_geometry import contiguous_values
 from .register_tile import ConvTile, Factors, Micro
 from .tile_partition import ConvTiling
 
-# Fewer cells than these in a step waste more of the unit than unfolding takes.
-_MIN_STEP_CELLS = 8
 # Lines of the next panel that a step fetches where it is not known how many steps share a panel.
 _DEFAULT_PREFETCHED_LINES = 4
-# Places of a tile: two registers.
-MAX_TILE_PLACES = 2 * AMX_ROWS
 _LINE_BYTES = 64
-
-
-def instruction(spec: ConvSpec, target: Target) -> str:
-    """What multiplies tiles of a convolution's factors; "" where the Target has nothing."""
-    factors = DType.i8 if spec.data.dtype in BYTES else spec.compute_dtype
-    return tile_instruction(target, factors, spec.packed.kr)
-
-
-def serves(spec: ConvSpec, target: Target) -> bool:
-    """Whether tiles read the copies of a convolution of three spatial axes as they stand."""
-    return bool(instruction(spec, target)) and step_cells(spec) > 0
-
-
-def contiguous_values(spec: ConvSpec) -> int:
-    """Values that follow one another in a copy and in the weights: those of a row of taps, or of
-    one tap where taps are apart."""
-    width = spec.window.kernel[2] if spec.window.dilations[2] == 1 else 1
-    return spec.channels * width
-
-
-def step_cells(spec: ConvSpec) -> int:
-    """Cells of a step; 0 where copies as they stand do not fit. A float besides the end of a run
-    could be infinite, so its last cell must be full; bytes next to it meet weights of zero."""
-    kr = spec.packed.kr
-    if spec.packed.tails:
-        return 0
-    run = contiguous_values(spec)
-    if run % kr and spec.data.dtype not in BYTES:
-        return 0
-    cells = -(-run // kr)
-    for steps in range(max(1, -(-cells // AMX_ROWS)), cells // _MIN_STEP_CELLS + 1):
-        if cells % steps == 0:
-            return cells // steps
-    return 0
-
-
-def cut_for_tiles(cut: ConvTiling) -> ConvTiling:
-    """A cut into tiles of up to two registers of pixels."""
-    return replace(cut, most=MAX_TILE_PLACES)
-
-
-@dataclass(frozen=True)
-class Flat:
-    """Rows of pixels as one row: `rows` output rows, `apart` pixels from one to the next, `width`
-    data pixels per copied row, in so many registers. The pixels between two rows are computed and
-    thrown away."""
-
-    rows: int
-    apart: int
-    width: int
-    registers: int
-
-    @property
-    def passes(self) -> int:
-        return -(-self.registers // 2)
-
-
-def flatten_rows(spec: ConvSpec, target: Target) -> Flat | None:
-    """Whether registers are better filled by pixels of several rows, gaps included."""
-    most = target.heuristics.conv_amx_max_flat_columns
-    w, (height, width) = spec.window, spec.out_sizes[1:]
-    if not isinstance(height, int) or not isinstance(width, int) or not 0 < width <= most:
-        return None
-    if w.dilations[1] > 1 or w.strides[1] > w.kernel[1] or height < 1:
-        return None
-    stride = w.strides[2]
-    wide = (width - 1) * stride + (w.kernel[2] - 1) * w.dilations[2] + 1
-    step = stride // math.gcd(stride, w.strides[1])
-    wide = -(-wide // step) * step
-    apart = w.strides[1] * wide // stride
-    rows = min(height, (most - width) // apart + 1)
-    rows = -(-height // -(-height // rows))
-    registers = -(-((rows - 1) * apart + width) // AMX_ROWS)
-    alone = [1] * rows if width <= AMX_ROWS else [2] * -(-width // MAX_TILE_PLACES) * rows
-    # A pass of one register costs two thirds of one of two.
-    ours, theirs = 3 * (registers // 2) + 2 * (registers % 2), -(-3 * sum(alone) // 2)
-    return Flat(rows, apart, wide, registers) if 10 * ours <= 9 * theirs else None
 
 
 class TileMicro(Micro):
     """Makes the functions of tiles whose sums are in tile registers: one row of up to
     MAX_TILE_PLACES pixels, or two rows of up to AMX_ROWS."""
 
-    def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors) -> None:
+    def __init__(
+        self, g: ConvContext, cut: ConvTiling, factors: Factors, instruction: str, cells: int
+    ) -> None:
         super().__init__(g, cut, factors)
         self.value_bytes = 4 // g.spec.packed.kr
         self.fetches = _DEFAULT_PREFETCHED_LINES
         self._configurations: dict[tuple[int, ...], Function] = {}
         # Cells of a step; bytes from a pixel to the next.
-        self.cells = step_cells(g.spec)
+        self.instruction, self.cells = instruction, cells
         self.pixel_bytes = factors.pixel_strides[2] * self.value_bytes
 
     def share_fetching(self, passes: int) -> None:
@@ -227,7 +143,6 @@ class _Pass:
         self._begin(tiles, shape, buffer)
         ahead = f.var(PTR, soon)
         pause = f.udiv(f.mul(f.params["pace"], tiles.cells), micro.fetches)
-        name = instruction(g.spec, g.target)
 
         def fetch() -> None:
             f.prefetch(ahead.get(), locality=2)
@@ -240,7 +155,9 @@ class _Pass:
             def b_address(across: int) -> TileAddress:
                 return f.offset(weights, 4 * across * g.lanes), integer(4 * micro.cut.nr)
 
-            tiles.multiply(f, name, shape, a_address, b_address, [fetch] * micro.fetches)
+            tiles.multiply(
+                f, micro.instruction, shape, a_address, b_address, [fetch] * micro.fetches
+            )
 
         micro.walk(f, data, step)
         for register, address in sums:

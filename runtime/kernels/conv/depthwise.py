@@ -29,29 +29,24 @@ from .addressing import (
     widths,
 )
 from .register_tile import ConvTile
+from .schedule import DepthwiseSchedule
 from .tile_partition import known_axis, taps_outside, three_axes
 
 
-def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DepthwiseSchedule) -> Kernel:
     """The kernel of a depthwise convolution whose data has a channel stride of 1."""
     module = Module(target)
     wide = three_axes(spec)
-    g = ConvContext.of(wide, target, module, target.lanes(spec.acc.bits))
+    g = ConvContext.of(wide, target, module, schedule.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
-    _DepthwiseLoops(g, entry).run()
+    _DepthwiseLoops(g, entry, schedule).run()
     return Kernel(symbol, module.text() + BRIEF)
 
 
-def tile_width(target: Target, taps: int) -> int:
-    """Places of a tile: their sums, one row's weights and two vectors of data fit the registers."""
-    h = target.heuristics
-    spare = target.registers - min(taps, h.conv_depthwise_max_unrolled_taps) - 2
-    return max(1, min(h.conv_depthwise_max_tile_columns, spare))
-
-
 class _DepthwiseLoops:
-    def __init__(self, g: ConvContext, entry: Entry) -> None:
+    def __init__(self, g: ConvContext, entry: Entry, schedule: DepthwiseSchedule) -> None:
         self.g, self.entry, self.f, self.spec = g, entry, entry.function, g.spec
+        self.schedule = schedule
         f, spec = self.f, g.spec
         self.frame = f.stack(max(8, g.frame_bytes))
         for i, d in enumerate(entry.dims):
@@ -66,7 +61,7 @@ class _DepthwiseLoops:
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
             g.set_base(f, self.frame, len(g.walked), zero)
             self.pointers.remove(zero)
-        self.most = tile_width(g.target, spec.window.kernel[2])
+        self.most = schedule.columns
         self.tiles: dict[ConvTile, Function] = {}
 
     def size(self, size: Size) -> Value:
@@ -155,11 +150,11 @@ class _DepthwiseLoops:
         step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
         data = f.at(data, f.mul(position[-1], step), ELEMENT[spec.data.dtype.value])
         if tile not in self.tiles:
-            self.tiles[tile] = tile_function(g, tile)
+            self.tiles[tile] = tile_function(g, tile, self.schedule)
         f.call_function(self.tiles[tile], self.frame, data, weights, *taps)
 
 
-def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - emits one function; its closures are the steps
+def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -> Function:  # noqa: C901 - emits one function; its closures are the steps
     """tile(frame, data, weights, d0, d1, h0, h1, w0, w1), as of a direct convolution, of one
     vector of channels."""
     spec, w = g.spec, g.spec.window
@@ -218,7 +213,7 @@ def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - e
             return
         every = range(w.kernel[2])
         # Written out, the taps of long rows would be long code of spilled sums.
-        if len(every) <= g.target.heuristics.conv_depthwise_max_unrolled_taps:
+        if schedule.unrolls:
             accumulate_taps(data, weights, every)
             return
         full = [all(taps_outside(tile.column_taps, kw, tile.columns)) for kw in every]

@@ -22,14 +22,14 @@ from ...llvmir.values import ELEMENT, I64, PTR, Value, integer
 from ..emit.contract import Kernel
 from .addressing import ConvContext, buffers_of, places_inside, taps_inside, widths
 from .register_tile import ConvTile, Micro
-from .tile_partition import Run, choose, three_axes
+from .schedule import DirectSchedule
+from .tile_partition import Run, three_axes
 
 
-def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DirectSchedule) -> Kernel:
     """The kernel of a direct convolution."""
     module = Module(target)
-    wide = three_axes(spec)
-    cut = choose(wide, target)
+    wide, cut = three_axes(spec), schedule.cut
     g = ConvContext.of(wide, target, module, cut.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     DirectLoops(g, Micro(g, cut), entry).run()

@@ -11,8 +11,7 @@ kernels (row_packing.py). Few channels and odd ones come here: first layers abov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
@@ -21,146 +20,45 @@ from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel
 from ...llvmir.values import I64, Value, bits_of, constants, integer, vec
-from ..emit.amx_registers import AMX_ROWS
 from ..emit.contract import Kernel
-from . import amx
 from .addressing import ConvContext, buffers_of, widths
-from .amx import MAX_TILE_PLACES, TileMicro
+from .amx import TileMicro
+from .amx_geometry import MAX_TILE_PLACES
 from .packed_direct import Copied, factors, tail_steps
 from .register_tile import ConvTile, Factors
-from .row_packing import RowCopies, choose_rows
-from .tile_partition import ConvTiling, choose, three_axes
+from .row_packing import RowCopies
+from .schedule import Im2colSchedule
+from .tile_partition import three_axes
 
 _LINE_BYTES = 64
-# Vectors moved for a pixel, above which the code would be long.
-_MAX_VECTOR_MOVES = 64
 
 
-def serves(spec: ConvSpec, target: Target) -> bool:
-    """Whether the pixels of a convolution (of any axes) are unfolded."""
-    wide = three_axes(spec)
-    plain = spec.packed.depthwise or spec.packed.winograd
-    if plain or not amx.instruction(wide, target) or amx.step_cells(wide):
-        return False
-    pieces = plan_im2col(wide).pieces
-    return sum(-(-piece.count // _LINE_BYTES) for piece in pieces) <= _MAX_VECTOR_MOVES
-
-
-def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+def generate(spec: ConvSpec, target: Target, symbol: str, schedule: Im2colSchedule) -> Kernel:
     """The kernel of a convolution that unfolds its pixels."""
-    module, wide = Module(target), three_axes(spec)
-    cut = group_panels(amx.cut_for_tiles(choose(wide, target)), target)
-    g = ConvContext.of(wide, target, module, cut.lanes)
-    rows = choose_rows(g, cut, 1)
+    module, wide, rows = Module(target), three_axes(spec), schedule.rows
+    g = ConvContext.of(wide, target, module, schedule.cut.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
-    Unfolded(g, UnfoldedMicro(g, cut, factors(g, rows)), entry, rows).run()
-    return Kernel(symbol, module.text() + BRIEF, scratch(rows, wide))
-
-
-@dataclass(frozen=True)
-class CopyPiece:
-    """`count` bytes of a pixel's row, at byte `to`: tap (depth, row, column), from channel 0, or
-    the cell of rows below each other that begins there. `depth` None: zeros."""
-
-    to: int
-    count: int
-    depth: int | None = None
-    row: int = 0
-    column: int = 0
-    skip: int = 0
-    tails: bool = False
-
-
-@dataclass(frozen=True)
-class Unfolding:
-    """A pixel's row: `steps` steps of `cells` cells, of which `total` are the weights'."""
-
-    total: int
-    steps: int
-    cells: int
-    pieces: tuple[CopyPiece, ...]
-
-    @property
-    def pitch(self) -> int:
-        """Bytes from a pixel's row to the next."""
-        return -(-4 * self.cells * self.steps // _LINE_BYTES) * _LINE_BYTES
-
-    def weights_at(self, f: Function, step: Value) -> Value:
-        """The cell of the weights with which a step begins."""
-        return f.smin(f.mul(step, self.cells), self.total - self.cells)
-
-
-def plan_im2col(spec: ConvSpec) -> Unfolding:
-    """How the pixels of a convolution of three spatial axes unfold."""
-    kr = spec.packed.kr
-    total = spec.matrices[1] // kr
-    steps = -(-total // AMX_ROWS)
-    cells = total if steps == 1 else AMX_ROWS
-    gap = 4 * (steps * cells - total)
-    begins = 4 * (steps - 1) * cells
-    pieces: list[CopyPiece] = []
-    for piece in _in_order(spec):
-        if not gap or piece.to + piece.count <= begins:
-            pieces.append(piece)
-        elif piece.to >= begins:
-            pieces.append(replace(piece, to=piece.to + gap))
-        else:
-            first = begins - piece.to
-            pieces.append(replace(piece, count=first))
-            rest = replace(piece, to=begins + gap, count=piece.count - first, skip=first)
-            pieces.append(rest)
-    if gap:
-        pieces.append(CopyPiece(begins, gap))
-    return Unfolding(total, steps, cells, tuple(sorted(pieces, key=lambda p: p.to)))
-
-
-def _in_order(spec: ConvSpec) -> Iterator[CopyPiece]:
-    """The pieces of a row without a gap: the order of packed weights (plan/packing/layouts.py)."""
-    packed, each = spec.packed, 4 // spec.packed.kr
-    deep, high, wide = spec.window.kernel
-    runs = 1 if packed.runs else wide
-    values = spec.channels * (wide // runs)
-    at = 0
-    for d in range(deep):
-        for h in range(high):
-            for w in range(runs):
-                count = values // packed.kr * 4 if packed.tails else values * each
-                yield CopyPiece(at, count, d, h, w)
-                at += count
-                if pad := -at % 4:
-                    yield CopyPiece(at, pad)
-                    at += pad
-        if packed.tails:
-            for h in range(0, high, packed.kr):
-                yield CopyPiece(at, 4, d, h, wide - 1, tails=True)
-                at += 4
+    Unfolded(g, UnfoldedMicro(g, schedule, factors(g, rows)), entry, schedule).run()
+    scratch = _line_bytes(rows) + MAX_TILE_PLACES * schedule.unfolding.pitch + _LINE_BYTES
+    return Kernel(symbol, module.text() + BRIEF, scratch)
 
 
 class UnfoldedMicro(TileMicro):
     """The functions of tiles that read unfolded pixels, one row of them."""
 
-    def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors) -> None:
-        super().__init__(g, cut, factors)
-        self.unfolding = plan_im2col(g.spec)
-        self.cells = self.unfolding.cells
+    def __init__(self, g: ConvContext, schedule: Im2colSchedule, factors: Factors) -> None:
+        self.unfolding = schedule.unfolding
+        cells = self.unfolding.cells
+        super().__init__(g, schedule.cut, factors, schedule.instruction, cells)
         self.pixel_bytes = self.unfolding.pitch
 
     def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:
         p, u = f.params, self.unfolding
         with f.range(0, u.steps, unroll=1) as k:
-            there = f.mul(u.weights_at(f, k), 4 * self.cut.nr)
+            # The cell of the weights with which a step begins.
+            first_cell = f.smin(f.mul(k, u.cells), u.total - u.cells)
+            there = f.mul(first_cell, 4 * self.cut.nr)
             step(f.offset(first, f.mul(k, 4 * u.cells)), f.offset(p["weights"], there))
-
-
-def group_panels(cut: ConvTiling, target: Target) -> ConvTiling:
-    """Tasks of a few panels, all of a unit's one after the other."""
-    tasks = -(-cut.panels // target.heuristics.conv_amx_panels_per_copy)
-    return replace(cut, panels=tasks, group=tasks)
-
-
-def scratch(rows: RowCopies, spec: ConvSpec) -> int:
-    """Bytes of the copied rows, and of the unfolded pixels behind them."""
-    return _line_bytes(rows) + MAX_TILE_PLACES * plan_im2col(spec).pitch + _LINE_BYTES
 
 
 def _line_bytes(rows: RowCopies) -> int:
@@ -170,8 +68,12 @@ def _line_bytes(rows: RowCopies) -> int:
 class Unfolded(Copied):
     """The loops: each tile's pixels are unfolded for the panels of a task."""
 
-    def __init__(self, g: ConvContext, micro: UnfoldedMicro, entry: Entry, rows: RowCopies) -> None:
+    def __init__(
+        self, g: ConvContext, micro: UnfoldedMicro, entry: Entry, schedule: Im2colSchedule
+    ) -> None:
+        rows = schedule.rows
         super().__init__(g, micro, entry, rows, 1)
+        self.panels_per_copy = schedule.panels_per_copy
         self.unfold = _unfold_function(g, rows, micro)
         self.unfolded = self.f.offset(entry.scratch, _line_bytes(rows))
 
@@ -184,7 +86,7 @@ class Unfolded(Copied):
         # Parameters of other kernels' tiles: taps, and tails.
         taps = [x for k in w.kernel for x in (integer(0), integer(k))]
         taps += [self.unfolded] * rows.tails
-        panels = self.g.target.heuristics.conv_amx_panels_per_copy
+        panels = self.panels_per_copy
         first = f.mul(panel, panels)
         last = f.smin(f.add(first, panels), -(-self.spec.outputs // self.cut.nr))
         high = f.smin(f.sub(self.out[1], row), rows.down)

@@ -21,39 +21,31 @@ from ..emit.contract import Kernel
 from ..gemm.tiling import tile_rows
 from . import amx
 from .addressing import ConvContext, buffers_of, taps_inside, widths
+from .amx_geometry import MAX_TILE_PLACES, Flat
 from .direct import DirectLoops
 from .register_tile import ConvTile, Factors, Micro
-from .row_packing import RowCopies, choose_rows, copy_function
-from .tile_partition import ConvTiling, Run, Taps, choose, cut_axis, known_axis, three_axes
+from .row_packing import RowCopies, copy_function
+from .schedule import AmxConvSchedule, PackedSchedule
+from .tile_partition import Run, Taps, cut_axis, known_axis, three_axes
 
 
-def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+def generate(
+    spec: ConvSpec, target: Target, symbol: str, schedule: PackedSchedule | AmxConvSchedule
+) -> Kernel:
     """The kernel of a direct convolution that copies its data."""
     module = Module(target)
-    wide = three_axes(spec)
-    cut, tiles = choose(wide, target), amx.serves(wide, target)
-    cut = amx.cut_for_tiles(cut) if tiles else cut
+    wide, cut, rows = three_axes(spec), schedule.cut, schedule.rows
     g = ConvContext.of(wide, target, module, cut.lanes)
-    flat = amx.flatten_rows(wide, target) if tiles else None
-    tall = flat.rows if flat else _tile_rows(wide, cut)
-    rows = choose_rows(g, cut, tall, flat.width if flat else 0)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
-    micro = amx.TileMicro if tiles else Micro
-    Copied(g, micro(g, cut, factors(g, rows)), entry, rows, tall, flat).run()
+    if isinstance(schedule, PackedSchedule):
+        Copied(g, Micro(g, cut, factors(g, rows)), entry, rows, schedule.tall).run()
+        return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
+    flat = schedule.flat
+    micro = amx.TileMicro(g, cut, factors(g, rows), schedule.instruction, schedule.cells)
+    Copied(g, micro, entry, rows, schedule.tall, flat).run()
     # Registers of pixels are full, beyond the last one as well.
-    beyond = amx.MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4 if flat else 0
+    beyond = MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4 if flat else 0
     return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
-
-
-def _tile_rows(spec: ConvSpec, cut: ConvTiling) -> int:
-    """Rows of one tile: several where an output row is short."""
-    height, width = spec.out_sizes[1:]
-    if not isinstance(height, int) or not isinstance(width, int) or width < 1:
-        return 1
-    if spec.window.dilations[1] > 1 or spec.window.strides[1] > spec.window.kernel[1]:
-        return 1
-    tall = cut.most // width
-    return max(1, min(height, min(tall, 2) if cut.most == amx.MAX_TILE_PLACES else tall))
 
 
 def factors(g: ConvContext, rows: RowCopies) -> Factors:
@@ -90,7 +82,7 @@ class Copied(DirectLoops):
         entry: Entry,
         rows: RowCopies,
         tall: int,
-        flat: amx.Flat | None = None,
+        flat: Flat | None = None,
     ) -> None:
         super().__init__(g, micro, entry)
         self.copies, self.tall, self.flat = rows, tall, flat

@@ -195,7 +195,7 @@ class _Sum:
         spec, frame = self.g.spec, f.params["frame"]
         self.nr = micro.cut.nr
         # Up to twice as many steps are written out without a loop.
-        self.unroll = self.g.target.heuristics.conv_unroll
+        self.unroll = micro.cut.unroll
         w, given = spec.window, micro.factors
         self.kr = spec.packed.kr
         self.weight = ELEMENT[spec.weights.dtype.value]

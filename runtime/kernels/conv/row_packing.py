@@ -13,6 +13,7 @@ from typing import Literal
 from ....ir.dtype import DType
 from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, I8, I16, I32, I64, Value, bits_of, integer, vec
 from ..emit.dot_units import xor_0x80
@@ -75,12 +76,14 @@ class RowCopies:
         )
 
 
-def choose_rows(g: ConvContext, cut: ConvTiling, tall: int, packed: int = 0) -> RowCopies:
+def choose_rows(
+    spec: ConvSpec, target: Target, cut: ConvTiling, tall: int, packed: int = 0
+) -> RowCopies:
     """The copies of a convolution of three spatial axes whose tiles are `tall` rows high. Rows of
     `packed` pixels, where that is given, follow one another without a gap."""
-    spec, target = g.spec, g.target
     w, kr = spec.window, spec.packed.kr
-    value_type, cell = {1: (g.acc, g.acc), 2: (I16, I32), 4: (I8, I32)}[kr]
+    acc = ELEMENT[spec.acc.value]
+    value_type, cell = {1: (acc, acc), 2: (I16, I32), 4: (I8, I32)}[kr]
     h = target.heuristics
     room = max(target.l2, 256 << 10) // h.conv_copy_l2_divisor
     # Rows further apart than a window is high are copied for one row of pixels at a time.
@@ -95,7 +98,7 @@ def choose_rows(g: ConvContext, cut: ConvTiling, tall: int, packed: int = 0) -> 
             value_type,
             cell,
             kr,
-            g.lanes * kr,
+            cut.lanes * kr,
             _choose_layout(spec),
             across,
             down,

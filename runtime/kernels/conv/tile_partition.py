@@ -106,7 +106,8 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
 class ConvTiling:
     """How a direct convolution is cut. `columns` None: the row's length is dynamic, tiles are
     `most` pixels and fewer. `rows` None: one output row per tile, its taps found at run time.
-    `group`: panels of weights that serve all tiles before the next ones' turn."""
+    `group`: panels of weights that serve all tiles before the next ones' turn. `unroll`: steps
+    along the channels in the body of the innermost loop."""
 
     lanes: int
     nr: int
@@ -116,6 +117,7 @@ class ConvTiling:
     rows: tuple[Run, ...] | None
     panels: int
     group: int
+    unroll: int
 
 
 def choose(spec: ConvSpec, target: Target) -> ConvTiling:
@@ -129,7 +131,17 @@ def choose(spec: ConvSpec, target: Target) -> ConvTiling:
     if columns is not None and fixed and isinstance(width, int) and 0 < 2 * width <= most:
         rows = known_axis(spec, 1, most // width)
     panels = -(-spec.outputs // nr)
-    return ConvTiling(lanes, nr, vectors, most, columns, rows, panels, _group(spec, target))
+    return ConvTiling(
+        lanes,
+        nr,
+        vectors,
+        most,
+        columns,
+        rows,
+        panels,
+        _group(spec, target),
+        target.heuristics.conv_unroll,
+    )
 
 
 def _group(spec: ConvSpec, target: Target) -> int:

@@ -25,15 +25,14 @@ from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, wid
 from .tile_partition import three_axes
 from .winograd_guard import copy_function, direct_function, finish_places, taps_offset
 from .winograd_matrices import RESULT, both_ways, remove_scale
-from .winograd_tiles import WinogradPlan, choose
+from .winograd_tiles import WinogradSchedule
 from .winograd_transforms import data_function
 
 
-def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+def generate(spec: ConvSpec, target: Target, symbol: str, plan: WinogradSchedule) -> Kernel:
     """The kernel of a convolution whose weights are transformed."""
     module = Module(target)
     wide = three_axes(spec)
-    plan = choose(wide, target)
     g = ConvContext.of(wide, target, module, plan.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     loops = _WinogradLoops(g, plan, entry)
@@ -42,7 +41,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
 
 
 class _WinogradLoops:
-    def __init__(self, g: ConvContext, plan: WinogradPlan, entry: Entry) -> None:
+    def __init__(self, g: ConvContext, plan: WinogradSchedule, entry: Entry) -> None:
         self.g, self.plan, self.entry, self.f, self.spec = g, plan, entry, entry.function, g.spec
         f, spec = self.f, g.spec
         self.frame = f.stack(max(8, g.frame_bytes))
@@ -230,7 +229,7 @@ class _WinogradLoops:
             g.add_products(f, sums, load_a, right)
 
         # As in register_tile.py: tall tiles have no registers for a second step's loads.
-        unroll = min(g.target.heuristics.conv_unroll, 24 // (plan.rows * vectors) + 1)
+        unroll = min(plan.unroll, 24 // (plan.rows * vectors) + 1)
         unrolled_loop(f, integer(depth), unroll, step)
         for i, row in enumerate(sums):
             for v, s in enumerate(row):

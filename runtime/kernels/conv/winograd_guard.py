@@ -22,7 +22,7 @@ from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, intege
 from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask
 from .addressing import ConvContext, ConvEpilogue, TilePosition
-from .winograd_tiles import WinogradPlan
+from .winograd_tiles import WinogradSchedule
 
 # With filters of at most MAX_WEIGHT (compiler/lowering/schedule/conv_algorithm.py) no sum overflows
 # f32 below.
@@ -39,7 +39,7 @@ class TileGuard:
     Absolute values are compared as integers: NaN and infinities are larger than all numbers.
     """
 
-    def __init__(self, g: ConvContext, f: Function, plan: WinogradPlan) -> None:
+    def __init__(self, g: ConvContext, f: Function, plan: WinogradSchedule) -> None:
         self.f, self.kind = f, vec(I32, plan.lanes)
         half = range(plan.side // 2)
         self.squares: list[list[StackVariable]] = [
@@ -69,7 +69,7 @@ class TileGuard:
         return f.call_function(self.test, maxima, height, width)
 
 
-def _extreme_function(g: ConvContext, plan: WinogradPlan, name: str) -> Function:
+def _extreme_function(g: ConvContext, plan: WinogradSchedule, name: str) -> Function:
     """extreme(maxima, height, width): what TileGuard.is_extreme returns. Of the squares' maxima, in
     vectors of channels, those count that windows of outputs inside the image contain: a window's
     row i contains the pair of rows that begins at i or i + 1."""
@@ -110,7 +110,7 @@ def _extreme_function(g: ConvContext, plan: WinogradPlan, name: str) -> Function
     return f
 
 
-def copy_function(g: ConvContext, plan: WinogradPlan) -> Function:
+def copy_function(g: ConvContext, plan: WinogradSchedule) -> Function:
     """copy(frame, data, to, y, x): the square at `data`, whose pixel in the image is (y, x), as it
     is, for all channels; zeros outside the image."""
     spec = g.spec
@@ -150,13 +150,13 @@ def copy_function(g: ConvContext, plan: WinogradPlan) -> Function:
     return f
 
 
-def taps_offset(plan: WinogradPlan, panels: int, channels: int) -> int:
+def taps_offset(plan: WinogradSchedule, panels: int, channels: int) -> int:
     """Elements from the transformed filters of a panel to its filters as they are."""
     return plan.points * panels * PackedLayout(channels, plan.nr, plan.nr).size
 
 
 def direct_function(
-    g: ConvContext, plan: WinogradPlan, name: str, panels: int, channels: int
+    g: ConvContext, plan: WinogradSchedule, name: str, panels: int, channels: int
 ) -> Function:
     """direct(frame, data, weights, height, width): the outputs of a tile, whose data
     copy_function wrote to `data`, of up to a vector of channels: direct sums, finished. At an edge
@@ -200,7 +200,7 @@ def direct_function(
 
 def finish_places(
     g: ConvContext,
-    plan: WinogradPlan,
+    plan: WinogradSchedule,
     f: Function,
     vectors: Value,
     epilogue: ConvEpilogue,

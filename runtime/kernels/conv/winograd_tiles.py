@@ -11,10 +11,11 @@ from ..gemm.tiling import tile_rows
 
 
 @dataclass(frozen=True)
-class WinogradPlan:
+class WinogradSchedule:
     """m: side of an output tile; side: of the data it reads; nr: channels of a panel; rows: tiles
     per register tile; block: tiles transformed at once, a multiple of `rows`; pitch: elements
-    between two tiles' channels in scratch; kr: values of a cell of 32 bits, f32 or pairs of i16."""
+    between two tiles' channels in scratch; kr: values of a cell of 32 bits, f32 or pairs of i16;
+    unroll: steps along the channels in the body of a loop, at most."""
 
     m: int
     kr: int
@@ -23,6 +24,7 @@ class WinogradPlan:
     rows: int
     block: int
     pitch: int
+    unroll: int
 
     @property
     def side(self) -> int:
@@ -38,7 +40,7 @@ class WinogradPlan:
         return self.side * self.side
 
 
-def choose(spec: ConvSpec, target: Target) -> WinogradPlan:
+def choose_winograd(spec: ConvSpec, target: Target) -> WinogradSchedule:
     """The plan of a convolution of three spatial axes."""
     m, kr, nr, lanes = spec.packed.winograd, spec.packed.kr, spec.packed.nr, target.lanes(32)
     points = (m + 2) ** 2
@@ -57,4 +59,6 @@ def choose(spec: ConvSpec, target: Target) -> WinogradPlan:
     block = -(-tiles // blocks)
     strips = -(-block // most)
     rows = -(-block // strips)
-    return WinogradPlan(m, kr, lanes, nr, rows, strips * rows, pitch)
+    return WinogradSchedule(
+        m, kr, lanes, nr, rows, strips * rows, pitch, target.heuristics.conv_unroll
+    )

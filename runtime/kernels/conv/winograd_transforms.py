@@ -9,10 +9,10 @@ from ..emit.tail_mask import TailMask
 from .addressing import ConvContext
 from .winograd_guard import TileGuard
 from .winograd_matrices import DATA, both_ways
-from .winograd_tiles import WinogradPlan
+from .winograd_tiles import WinogradSchedule
 
 
-def data_function(g: ConvContext, plan: WinogradPlan, edge: bool) -> Function:
+def data_function(g: ConvContext, plan: WinogradSchedule, edge: bool) -> Function:
     """data(frame, data, to, y, x): the square at `data`, whose pixel in the image is (y, x),
     transformed for all channels. At an edge what lies outside the image is zero, or the zero point
     of bytes, from which these are differences here. Returns whether the tile has to be computed

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.conv.amx import step_cells
-from irc_compiler.runtime.kernels.conv.im2col_amx import plan_im2col
+from irc_compiler.runtime.kernels.conv.amx_geometry import plan_im2col, step_cells
 from irc_compiler.runtime.kernels.conv.tile_partition import three_axes
 from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import AMX, TILED, compile_spec, run, same_bits

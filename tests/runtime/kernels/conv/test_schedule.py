@@ -1,0 +1,82 @@
+"""Schedules of convolutions: the algorithm is the class of a value that the generator reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+
+import pytest
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.heuristics import Heuristics
+from irc_compiler.plan.specs.convolution import ConvSpec
+from irc_compiler.plan.target import Target, generic_target
+from irc_compiler.runtime.kernels.conv.schedule import (
+    AmxConvSchedule,
+    DepthwiseSchedule,
+    DirectSchedule,
+    Im2colSchedule,
+    PackedSchedule,
+    schedule_conv,
+)
+from irc_compiler.runtime.kernels.conv.winograd_tiles import WinogradSchedule
+from irc_compiler.runtime.kernels.kernel_table import generate
+
+from tests.runtime.kernels.conv.test_direct import Case, make
+from tests.runtime.kernels.gemm.test_amx import sapphire_rapids
+
+WIDE = generic_target("avx512")
+
+
+def packed(case: Case, **layout: object) -> ConvSpec:
+    """The convolution with panels of 32 channels."""
+    spec = make(case, "plain")[0]
+    return replace(spec, packed=replace(spec.packed, nr=32, **layout))
+
+
+def tiled(channels: int) -> ConvSpec:
+    """A convolution of bf16 factors as lowering packs it for tiles of AMX."""
+    case = Case((9, 40), (3, 3), channels, 16, pads=(1, 1), compute_dtype=DType.bf16)
+    return packed(case, kr=2, runs=True)
+
+
+FLOATS = Case((9, 40), (3, 3), 16, 16, pads=(1, 1))
+
+SCHEDULES: dict[str, tuple[ConvSpec, Target, type]] = {
+    "f32": (packed(FLOATS), WIDE, DirectSchedule),
+    "winograd": (packed(FLOATS, winograd=2), WIDE, WinogradSchedule),
+    "bf16 without a unit": (
+        packed(replace(FLOATS, compute_dtype=DType.bf16)),
+        WIDE,
+        PackedSchedule,
+    ),
+    "whole steps of cells": (tiled(16), sapphire_rapids(), AmxConvSchedule),
+    "odd channels": (tiled(17), sapphire_rapids(), Im2colSchedule),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_algorithm_follows_from_spec_and_target(name: str) -> None:
+    spec, target, kind = SCHEDULES[name]
+    schedule = schedule_conv(spec, target)
+    assert type(schedule) is kind and schedule == schedule_conv(spec, target)
+    assert repr(schedule).startswith(kind.__name__)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        schedule.cut = None  # type: ignore[assignment,union-attr]
+
+
+def test_depthwise_tiles_follow_thresholds() -> None:
+    case = Case((9, 40), (3, 3), 1, 1, groups=32, pads=(1, 1))
+    spec = packed(case, grouped=True, depthwise=True)
+    assert schedule_conv(spec, WIDE) == DepthwiseSchedule(lanes=16, columns=14, unrolls=True)
+    small = Heuristics(conv_depthwise_max_tile_columns=5, conv_depthwise_max_unrolled_taps=2)
+    machine = replace(WIDE, heuristics=small)
+    assert schedule_conv(spec, machine) == DepthwiseSchedule(16, columns=5, unrolls=False)
+
+
+def test_thresholds_change_the_schedule_and_the_code() -> None:
+    spec = packed(FLOATS)
+    machine = replace(WIDE, heuristics=Heuristics(gemm_max_tile_rows=3, conv_unroll=1))
+    schedule = schedule_conv(spec, machine)
+    assert isinstance(schedule, DirectSchedule)
+    assert (schedule.cut.most, schedule.cut.unroll) == (3, 1)
+    assert generate(spec, machine, "k").text != generate(spec, WIDE, "k").text
