@@ -58,6 +58,7 @@ DOUBLE = Format(
 )
 LOG2E = float.fromhex("0x1.71547652b82fep+0")
 INFINITY = float("inf")
+NAN = float("nan")
 
 
 def format_of(x: Value) -> Format:

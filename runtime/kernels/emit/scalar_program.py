@@ -15,7 +15,7 @@ from ....ir.scalar.program import Instr, Program
 from ....plan.specs.base import DIVISION_BY_ZERO
 from ...llvmir.builder import Function
 from ...llvmir.values import F32, F64, I1, I64, Value, integer, number, vec
-from ...vecmath import functions
+from ...vecmath.table import MATH
 from .casts import bfloat_of_flushed, cast, element_type, flush_denormals
 from .requantize import Rounded, divisor, quotient, round_to_int32, rounded_byte
 
@@ -67,7 +67,7 @@ def emit_program(
     return [values[r] for r in program.results]
 
 
-_FUNCTIONS = functions.NAMES - {"pow", "sqrt"}
+_FUNCTIONS = MATH.keys() - {"pow", "sqrt"}
 _ROUND = {"ceil": "ceil", "floor": "floor", "round_even": "rint", "trunc": "trunc"}
 _COMPARE = {
     "eq": ("oeq", "eq", "eq"),
@@ -160,7 +160,7 @@ class _Emitter:
         if op in _SIMPLE_FLOAT:
             return _SIMPLE_FLOAT[op](f, *args)
         if op in _FUNCTIONS:
-            return functions.call(f, op, *args)
+            return MATH[op](f, *args)
         if op in _ROUND:
             return round_to(f, x, _ROUND[op])
         if op == "pow":
@@ -199,11 +199,11 @@ class _Emitter:
                 if known in (0, 1, 2)
                 else (f.fmul(square, x) if known == 3 else f.fdiv(one, x))
             )
-        return functions.call(f, "pow", *args)
+        return MATH["pow"](f, *args)
 
     def remainder(self, op: str, a: Value, b: Value) -> Value:
         f = self.f
-        r = functions.fmod(f, a, b)
+        r = MATH["fmod"](f, a, b)
         if op == "mod":
             return r
         zero = number(0.0, a.type)

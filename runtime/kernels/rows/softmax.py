@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from ....plan.specs.rows import SoftmaxSpec
 from ....plan.target import Target
 from ...llvmir.values import F32, F64, Value, number, vec
-from ...vecmath import table as math
 from ...vecmath.exp import exp_falling
+from ...vecmath.log import log
 from ..emit.casts import cast
 from ..emit.contract import Kernel
 from ..emit.strided_loops import masked_load, masked_store
@@ -86,7 +86,7 @@ class _Softmax:
         self.sweep(lambda i, tails: self.exponentials(i, tails, largest))
         total = self.sum.total()
         if self.spec.log:
-            shift = f.splat(math.log(f, total), k.lanes)
+            shift = f.splat(log(f, total), k.lanes)
             self.sweep(lambda i, tails: self.finish_log(i, tails, largest, shift))
         else:
             scale = f.splat(f.fdiv(1.0, total), k.lanes)

@@ -1,27 +1,10 @@
-"""Functions of scalar programs by name: codegen's vector mathematics where it has them, here
-remainders and atan2, and in f64.py what codegen has for f32 only.
-"""
+"""C's remainder of f32 and f64 lanes: exact for every quotient."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..llvmir.builder import Function, Module
 from ..llvmir.values import F32, F64, I1, I64, Value, integer, number, vec
-from . import f64 as doubles
-from . import table as math
-
-_NAN = float("nan")
-_INFINITY = float("inf")
-
-
-def call(f: Function, op: str, *args: Value) -> Value:
-    """One of `NAMES` on f32 or f64 lanes."""
-    if op in _HERE:
-        return _HERE[op](f, *args)
-    if args[0].element == F64 and op in doubles.FUNCTIONS:
-        return doubles.FUNCTIONS[op](f, *args)
-    return math.MATH[op](f, *args)
+from .formats import INFINITY, NAN
 
 
 def fmod(f: Function, a: Value, b: Value) -> Value:
@@ -48,10 +31,10 @@ def fmod(f: Function, a: Value, b: Value) -> Value:
             result.set(_each_lane(f, x, y))
     else:
         result.set(_each_lane(f, x, y))
-    found = f.select(f.fcmp("oeq", y, _INFINITY), x, result.get())
+    found = f.select(f.fcmp("oeq", y, INFINITY), x, result.get())
     broken = f.or_(f.fcmp("uno", a, b), f.fcmp("oeq", y, 0.0))
-    broken = f.or_(broken, f.fcmp("oeq", x, _INFINITY))
-    return f.select(broken, number(_NAN, a.type), f.copysign(found, a))
+    broken = f.or_(broken, f.fcmp("oeq", x, INFINITY))
+    return f.select(broken, number(NAN, a.type), f.copysign(found, a))
 
 
 def _truncate(f: Function, x: Value) -> Value:
@@ -123,23 +106,3 @@ def _write_fmod(module: Module, name: str) -> Function:
 def all_lanes(f: Function, mask: Value) -> Value:
     """Whether the condition holds in every lane."""
     return mask if mask.lanes == 1 else f.intrinsic("vector.reduce.and", mask, returns=I1)
-
-
-def atan2(f: Function, y: Value, x: Value) -> Value:
-    """The angle of (x, y), C's special cases; within 3 ulp."""
-    ax, ay = f.fabs(x), f.fabs(y)
-    steep = f.fcmp("ogt", ay, ax)
-    small, large = f.select(steep, ax, ay), f.select(steep, ay, ax)
-    t = f.fdiv(small, large)
-    t = f.select(f.fcmp("oeq", large, 0.0), number(0.0, x.type), t)
-    t = f.select(f.fcmp("oeq", small, _INFINITY), number(1.0, x.type), t)
-    angle = call(f, "atan", t)
-    angle = f.select(steep, f.fsub(doubles.PI / 2, angle), angle)
-    bits = vec("i32" if x.element == F32 else "i64", x.lanes)
-    left = f.icmp("slt", f.bitcast(x, bits), number(0, bits))
-    angle = f.copysign(f.select(left, f.fsub(doubles.PI, angle), angle), y)
-    return f.select(f.fcmp("uno", x, y), number(_NAN, x.type), angle)
-
-
-_HERE: dict[str, Callable[..., Value]] = {"fmod": fmod, "atan2": atan2}
-NAMES = frozenset({*_HERE, *doubles.FUNCTIONS, *math.MATH})
