@@ -46,9 +46,7 @@ class TileMicro(Micro):
     def share_fetching(self, passes: int) -> None:
         """Let a panel's steps fetch the next one, where it is read in `passes`."""
         lines = -(-4 * self.cells * self.cut.nr // _LINE_BYTES)
-        self.fetches = min(
-            self.g.target.heuristics.conv_amx_max_prefetched_lines, max(1, -(-lines // passes))
-        )
+        self.fetches = min(self.cut.fetch_lines, max(1, -(-lines // passes)))
 
     def lefts(self, tile: ConvTile) -> tuple[int, ...]:
         """Rows of each register of left factors."""

@@ -115,7 +115,7 @@ class Copied(DirectLoops):
         neutral = not mixed or not (g.zeros or g.shift)
         fits = (
             spec.channels % rows.kr == 0
-            and across <= g.target.heuristics.conv_max_specialized_columns
+            and across <= self.cut.specialized
             and neutral
             and not self.tiled
         )

@@ -107,7 +107,9 @@ class ConvTiling:
     """How a direct convolution is cut. `columns` None: the row's length is dynamic, tiles are
     `most` pixels and fewer. `rows` None: one output row per tile, its taps found at run time.
     `group`: panels of weights that serve all tiles before the next ones' turn. `unroll`: steps
-    along the channels in the body of the innermost loop."""
+    along the channels in the body of the innermost loop. `specialized`: columns of an output whose
+    tiles are compiled for the taps they meet. `fetch_lines`: cache lines of weights that a step on
+    AMX fetches, at most."""
 
     lanes: int
     nr: int
@@ -118,6 +120,8 @@ class ConvTiling:
     panels: int
     group: int
     unroll: int
+    specialized: int
+    fetch_lines: int
 
 
 def choose(spec: ConvSpec, target: Target) -> ConvTiling:
@@ -131,6 +135,7 @@ def choose(spec: ConvSpec, target: Target) -> ConvTiling:
     if columns is not None and fixed and isinstance(width, int) and 0 < 2 * width <= most:
         rows = known_axis(spec, 1, most // width)
     panels = -(-spec.outputs // nr)
+    h, group = target.heuristics, _group(spec, target)
     return ConvTiling(
         lanes,
         nr,
@@ -139,8 +144,10 @@ def choose(spec: ConvSpec, target: Target) -> ConvTiling:
         columns,
         rows,
         panels,
-        _group(spec, target),
-        target.heuristics.conv_unroll,
+        group,
+        h.conv_unroll,
+        h.conv_max_specialized_columns,
+        h.conv_amx_max_prefetched_lines,
     )
 
 

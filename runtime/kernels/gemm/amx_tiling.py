@@ -7,7 +7,7 @@ from typing import Final
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ..emit.amx_registers import AMX_ROWS
-from .block_sizes import ProductShape, block_sizes, expanded_depth, is_narrow
+from .block_sizes import ProductShape, block_sizes, expanded_depth, is_narrow, panel_work
 from .epilogue import is_short
 from .operand_packing import OperandPacking
 from .schedule import AmxSchedule
@@ -71,11 +71,14 @@ def choose_amx_schedule(
         fetch=0 if packing.pack_b else -(-lines // among),
         streams=streams,
         unroll=1,
+        fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,
         rows_of_work=-(-mr // target.heuristics.amx_speedup),
+        panel_work=panel_work(target, product),
         brief=product.brief,
         instruction=instruction,
         tail=product.cells is None or product.cells % AMX_ROWS != 0,
         inline_epilogue=is_short(spec.epilogue, target),
+        a_fetch_rows=target.heuristics.amx_prefetch_rows,
     )
 
 

@@ -84,3 +84,8 @@ def expanded_depth(depth: int, target: Target, row_bytes: int, pair: int) -> tup
     share = target.l1 // 2 if pair == 1 else target.l1 * 2 // 3
     block = max(64, share // (pair * row_bytes) // 32 * 32)
     return (block, True) if depth > block else (depth, False)
+
+
+def panel_work(target: Target, product: ProductShape) -> int:
+    """Multiply-adds in the time of reading one step of K of a panel from far away."""
+    return max(1, product.nr * product.bytes // target.heuristics.gemm_bytes_per_multiply_add)

@@ -46,7 +46,9 @@ class TileSchedule:
     fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
     streams: bool  # ... of its own panel, not of the next one
     unroll: int
+    fetch_distance: int  # bytes between what is read and what is fetched ahead of the same panel
     rows_of_work: int  # a tile's work, where workers share tiles: rows of vector registers
+    panel_work: int  # the work of reading a panel of B per step of K, in the same unit
     brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
 
     @property
@@ -90,6 +92,7 @@ class AmxSchedule(TileSchedule):
     instruction: str = ""  # what multiplies tiles
     tail: bool = False  # the last step of K may have fewer cells than a tile register has rows
     inline_epilogue: bool = False  # the epilogue of full rows is written out where it is used
+    a_fetch_rows: int = 0  # rows of A that are fetched ahead while rows are packed
 
 
 GemmSchedule: TypeAlias = VectorSchedule | DequantSchedule | AmxSchedule

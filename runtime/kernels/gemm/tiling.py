@@ -26,7 +26,7 @@ from ..emit.amx_registers import AMX_ROWS
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
 from .amx_tiling import choose_amx_schedule
-from .block_sizes import ProductShape, block_sizes, expanded_depth
+from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work
 from .epilogue import is_short
 from .gemv import ROWS_PER_LOAD
 from .operand_packing import OperandPacking, choose_packing, needs_no_conversion
@@ -153,7 +153,9 @@ def _vector_fields(
         "pack_a": packing.pack_a,
         "in_place": packing.in_place,
         "a_row": a_row,
+        "fetch_distance": target.heuristics.gemm_prefetch_distance_bytes,
         "rows_of_work": mr,
+        "panel_work": panel_work(target, product),
         # Small tiles have few instructions between a loop's own.
         "unroll": max(1, min(8, most // (mr * product.vectors * panels) + 1)),
         "brief": product.brief,

@@ -173,7 +173,7 @@ class TileLoops:
         if not t.fetch:
             return b, integer(0)
         row = integer(t.nr * t.kr * g.spec.b.dtype.bits // 8)
-        own = f.offset(b, g.target.heuristics.gemm_prefetch_distance_bytes)
+        own = f.offset(b, t.fetch_distance)
         if t.streams:
             return own, row
         tiles = f.sub(self.ts[1], self.ts[0])

@@ -106,7 +106,7 @@ class GemmLoops(LoopState):
             finish = finish_function(g, t.lanes, t.width, corrects=corrects)
         micro = make_micro_kernel(self, finish)
         counts = (self.product(self.space.axes), count, panels)
-        work = split_work(f, counts, self.entry, t.rows_of_work, t.nr * g.bytes)
+        work = split_work(f, counts, self.entry, t.rows_of_work, t.panel_work)
         micro.configure(self)
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*work.batch, outer=True) as index:

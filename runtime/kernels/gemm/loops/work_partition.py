@@ -22,7 +22,7 @@ class Ranges:
 
 
 def split_work(
-    f: Function, counts: tuple[Value, Value, Value], entry: OpenKernel, rows: int, panel_bytes: int
+    f: Function, counts: tuple[Value, Value, Value], entry: OpenKernel, rows: int, panel_work: int
 ) -> Ranges:
     """This worker's share of (matrices, tiles, panels): the grid of workers with the least cost.
 
@@ -30,7 +30,6 @@ def split_work(
     panels of B once, read from far away. Workers that the grid leaves over return.
     """
     batch, tiles, panels = counts
-    each = f.target.heuristics.gemm_bytes_per_multiply_add
     zero = integer(0)
     whole = [(zero, batch), (zero, tiles), (zero, panels)]
     bounds = [(f.var(I64, lo), f.var(I64, hi)) for lo, hi in whole]
@@ -42,7 +41,7 @@ def split_work(
                 z = f.smax(f.smin(f.udiv(left, y), panels), 1)
                 b, t, p = (f.ceil_div(c, d) for c, d in zip(counts, (x, y, z), strict=True))
                 work = f.add(f.mul(f.mul(t, p), 2 * rows), f.mul(t, rows))
-                cost = f.mul(b, f.add(work, f.mul(p, max(1, panel_bytes // each))))
+                cost = f.mul(b, f.add(work, f.mul(p, panel_work)))
                 with f.if_(f.icmp("slt", cost, best.get())):
                     best.set(cost)
                     for g, v in zip(grid, (x, y, z), strict=True):

@@ -29,7 +29,7 @@ def expand_function(g: GemmContext) -> Function:
     `cells`, as factors of the accumulator's type. k0 is the first row of a cell.
     """
     e, t = Dequantizer(g.spec, g.lanes), g.schedule
-    ahead = g.target.heuristics.gemm_prefetch_distance_bytes
+    ahead = g.schedule.fetch_distance
     f = g.module.function(
         g.module.unique("expand"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "cells"), (I64, "panel")]
@@ -80,7 +80,7 @@ def accumulate_cells(
 ) -> None:
     """Add the products of all of K to the sums of a tile: rows of vectors at `columns`."""
     e, p = Dequantizer(g.spec, g.lanes), f.params
-    ahead = g.target.heuristics.gemm_prefetch_distance_bytes
+    ahead = g.schedule.fetch_distance
     a = g.a_access(in_place=shape.in_place)
     a_type = ELEMENT[a.dtype.value]
     across, step = (g.size(f, p["frame"], x) for x in (a.across, a.step))

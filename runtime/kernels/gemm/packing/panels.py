@@ -66,7 +66,9 @@ def pack_a_function(g: GemmContext) -> Function:
         each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
     width = t.lanes * t.kr
-    fetches = isinstance(t, AmxSchedule) and not in_blocks(spec) and along.step.known == 1
+    fetched = t.a_fetch_rows if isinstance(t, AmxSchedule) else 0
+    if in_blocks(spec) or along.step.known != 1:
+        fetched = 0
     with f.range(0, p["rows"], outer=True) as i:
         source = f.at(p["source"], across.at(f, f.add(m, i)), element)
         to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
@@ -74,10 +76,8 @@ def pack_a_function(g: GemmContext) -> Function:
         def copy(k: Value, left: Value | None) -> None:
             cells = _cells_of_row(g, f, source, along, f.add(k0, k), left)
             f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
-            if fetches:
-                ahead = f.add(
-                    f.mul(f.add(i, g.target.heuristics.amx_prefetch_rows), across.step), k
-                )
+            if fetched:
+                ahead = f.add(f.mul(f.add(i, fetched), across.step), k)
                 pointer = f.at(p["source"], ahead, element)
                 for line in range(0, width * bits_of(element) // 8, 64):
                     f.prefetch(f.offset(pointer, line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_schedule_prints_as_one_line() -> None:
         "VectorSchedule(lanes=16, nr=32, vectors=2, mr=13, heights=(13, 12), guarded=False, "
         "buffered=False, panels=1, kr=1, kc=300, blocked=False, mc=5, nc=4, pack_a=no, "
         "in_place=False, a_row=320, pack_b=False, fetch=1, streams=False, unroll=1, "
-        "rows_of_work=13)"
+        "fetch_distance=2048, rows_of_work=13, panel_work=25)"
     )
     assert str(schedule_gemm(make(Case(64, 300, 1), "plain", WIDE)[0], WIDE)) == (
         "dot products of 4 rows"
@@ -65,6 +66,24 @@ def test_generator_follows_a_schedule_that_no_heuristic_chose(
     )
     assert generate(spec, target, "k").text != text
     assert same_bits(chosen, product(a, b, isa))
+
+
+def test_generators_read_thresholds_from_schedules_only() -> None:
+    """The modules that choose schedules are those that read thresholds of the Target."""
+    folder = Path(kernel.__file__).parents[1]
+    modules = [p for name in ("gemm", "conv") for p in (folder / name).rglob("*.py")]
+    readers = {p.relative_to(folder).as_posix() for p in modules if ".heuristics" in p.read_text()}
+    assert readers == {
+        "conv/amx_geometry.py",
+        "conv/row_packing.py",  # choose_rows
+        "conv/schedule.py",
+        "conv/tile_partition.py",
+        "conv/winograd_tiles.py",
+        "gemm/amx_tiling.py",
+        "gemm/block_sizes.py",
+        "gemm/epilogue.py",  # is_short
+        "gemm/tiling.py",
+    }
 
 
 def test_thresholds_change_the_schedule() -> None:
