@@ -49,9 +49,9 @@ def lower_native(low: RegionLowering, node: int) -> None:
 
 
 def _lower_body(inner: RegionLowering) -> None:
-    nodes = tuple(inner.schedule.roles)
-    propagate_output_buffers(inner, nodes, nodes)
-    for node in nodes:
+    roles = inner.schedule.roles
+    propagate_output_buffers(inner, tuple(roles), roles)
+    for node in roles:
         lower_native(inner, node)
 
 
