@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -127,7 +127,12 @@ class LLM:
         )
 
     def engine(
-        self, *, max_rows: int = 8, queue_size: int = 128, prefill_chunk: int = 128
+        self,
+        *,
+        max_rows: int = 8,
+        queue_size: int = 128,
+        prefill_chunk: int = 128,
+        on_step: Callable[[int, float], None] | None = None,
     ) -> GenerationEngine:
         """Continuous batching for requests of several threads or tasks (batching/engine.py)."""
         from .batching.engine import GenerationEngine
@@ -141,6 +146,7 @@ class LLM:
             max_rows=max_rows,
             queue_size=queue_size,
             prefill_chunk=prefill_chunk,
+            on_step=on_step,
         )
 
     def embed(self, texts: str | Sequence[str]) -> npt.NDArray[np.float32]:

@@ -70,6 +70,18 @@ TABLES: dict[str, tuple[Entry, ...]] = {
         Entry("irc_queue_seconds", "Time in the queue", "histogram", _QUEUE),
         Entry("irc_compute_seconds", "Time of an execution", "histogram", _COMPUTE),
         Entry("irc_batch_rows", "Rows of an execution", "histogram", _ROWS),
+        Entry(
+            "irc_prompt_tokens",
+            "Tokens of prompts",
+            "counter",
+            _statistic(lambda s: s.prompt_tokens),
+        ),
+        Entry(
+            "irc_generated_tokens",
+            "Tokens of generated texts",
+            "counter",
+            _statistic(lambda s: s.generated_tokens),
+        ),
         Entry("irc_queue_depth", "Requests that wait", "gauge", _depth),
         Entry("irc_requests_running", "Requests that run", "gauge", _running),
         Entry("irc_model_memory_bytes", "Constants and arenas", "gauge", _memory),

@@ -12,11 +12,12 @@ import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..ir.errors import Error
 from .errors import ModelLoadError, NotFoundError, UnavailableError, to_line
-from .repository import ModelFiles, Repository, Signature, VersionFiles
-from .served_model import LoadedModel, ServedModel, load_model
+from .repository import ModelFiles, Repository, Signature, VersionFiles, is_language_model
+from .served_model import ServedModel, load_model
 from .settings import Settings
 from .statistics import Statistics
 
@@ -192,11 +193,17 @@ class ModelRegistry:
         state.tried = version.signature
         log.info("loading %s", name)
         loop = asyncio.get_running_loop()
+        load, serve = load_model, ServedModel
+        if is_language_model(version.path):
+            # Loaded when it is needed: other models do not need its packages.
+            from .openai.served_language_model import ServedLanguageModel, load_language_model
+
+            load, serve = load_language_model, ServedLanguageModel
         try:
-            loaded: LoadedModel = await loop.run_in_executor(
-                self._loader, load_model, version, files.config, self.settings
+            loaded: Any = await loop.run_in_executor(
+                self._loader, load, version, files.config, self.settings
             )
-            served = ServedModel(
+            served = serve(
                 model.name,
                 version.version,
                 loaded,

@@ -1,4 +1,5 @@
-"""The model repository on disk: NAME/VERSION/model.{onnx,xml,irc}, optional NAME/config.json.
+"""The model repository on disk: NAME/VERSION/model.{onnx,xml,irc,gguf}, or a folder of a language
+model at NAME/VERSION; optional NAME/config.json.
 
 Only these paths are read. A name from a request is looked up among the names that a scan found; it
 never becomes part of a path. Links that lead out of the repository are left out.
@@ -16,7 +17,9 @@ from ..ir.errors import UsageError
 from .errors import ModelLoadError
 from .model_config import MAX_CONFIG_BYTES, ModelConfig, parse_config
 
-SUFFIXES = (".onnx", ".xml", ".irc")
+SUFFIXES = (".onnx", ".xml", ".irc", ".gguf")
+# A folder with this file is a language model (openvino_model.xml, *.safetensors, model.onnx).
+TOKENIZER_FILE = "tokenizer.json"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 VERSION = re.compile(r"[1-9][0-9]{0,17}")
 MAX_MODELS = 10_000
@@ -56,7 +59,7 @@ class Repository:
             raise UsageError(
                 "there is no model repository",
                 where=str(path),
-                expected="a folder with NAME/VERSION/model.{onnx,xml,irc}, or a model file",
+                expected="a folder with NAME/VERSION/model.{onnx,xml,irc,gguf}, or a model file",
             )
         if self.root.is_file() and self.root.suffix.lower() not in SUFFIXES:
             expected = "a folder, or a file that ends in " + ", ".join(SUFFIXES)
@@ -64,8 +67,8 @@ class Repository:
 
     def scan(self) -> dict[str, ModelFiles]:
         """The models that are there now, by name."""
-        if self.root.is_file():
-            return self._single_file()
+        if self.root.is_file() or (self.root / TOKENIZER_FILE).is_file():
+            return self._single_model()
         found: dict[str, ModelFiles] = {}
         for folder in _subfolders(self.root):
             if NAME.fullmatch(folder.name) and self._is_inside(folder) and len(found) < MAX_MODELS:
@@ -77,10 +80,12 @@ class Repository:
         base = self.root.parent if self.root.is_file() else self.root
         return text.replace(str(base) + os.sep, "").replace(os.path.realpath(base) + os.sep, "")
 
-    def _single_file(self) -> dict[str, ModelFiles]:
+    def _single_model(self) -> dict[str, ModelFiles]:
         name = re.sub(r"[^A-Za-z0-9_.+-]", "_", self.root.stem)[:128].lstrip(".+-") or "model"
         files = [self.root, self.root.with_suffix(".bin")]
         signature = tuple(s for f in files if (s := _sign(f, self.root.parent)) is not None)
+        if self.root.is_dir():
+            signature = _sign_folder(self.root)
         version = VersionFiles(1, self.root, signature)
         return {name: ModelFiles(name, {1: version}, ModelConfig())}
 
@@ -103,6 +108,8 @@ class Repository:
             if not VERSION.fullmatch(inner.name) or not self._is_inside(inner):
                 continue
             models = [p for s in SUFFIXES if (p := inner / f"model{s}").is_file()]
+            if (inner / TOKENIZER_FILE).is_file():
+                models = [inner]
             if models:
                 signature = (*((signed,) if signed else ()), *_sign_folder(inner))
                 outside = [p.name for p in _list(inner) if not self._is_inside(p)]
@@ -149,3 +156,8 @@ def _read_file(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ModelLoadError("config.json is not a plain file", where=path.parent.name)
         return stream.read(MAX_CONFIG_BYTES + 1)
+
+
+def is_language_model(path: Path) -> bool:
+    """Whether the path of a version is a language model: a folder, or a GGUF file."""
+    return path.suffix.lower() == ".gguf" or path.is_dir()

@@ -55,6 +55,8 @@ class Statistics:
     failure_seconds: float = 0.0
     rows: int = 0
     executions: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
     last_request: float = 0.0
     input_seconds: float = 0.0
     output_seconds: float = 0.0
@@ -86,6 +88,12 @@ class Statistics:
             self.request.observe(seconds)
             self.queue.observe(queued)
             self.recent.append((now, seconds))
+
+    def record_tokens(self, prompt: int, generated: int) -> None:
+        """Tokens of one answered request of a language model."""
+        with self.lock:
+            self.prompt_tokens += prompt
+            self.generated_tokens += generated
 
     def record_failure(self, cause: str, seconds: float) -> None:
         """One request that was not answered."""

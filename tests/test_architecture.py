@@ -25,7 +25,7 @@ ARROWS = {
     "builder": {"builder", "compiler", "ir"},
     "api": {"api", "compiler", "runtime", "plan", "ir"},
     "compat": {"compat", "api", "compiler", "ir"},
-    "serve": {"serve", "api", "runtime", "plan", "ir", ""},
+    "serve": {"serve", "llm", "api", "runtime", "plan", "ir", ""},
     "llm": {"llm", "api", "builder", "compiler", "ir"},
     "quantization": {"quantization", "api", "compiler", "ir"},
     "cli": {

@@ -229,6 +229,7 @@ TESTED_IN = {
     "serve/settings.py": "serve/test_batch_equality.py",
     "serve/rest/connection.py": "serve/hostile/test_connections.py",
     "serve/rest/*.py": "serve/rest/test_app.py",
+    "serve/openai/*.py": "serve/openai/test_endpoints.py",
     "serve/rpc/*.py": "serve/rpc/test_service.py",
     "serve/*.py": "serve/test_inference.py",
 }

@@ -62,7 +62,8 @@ class GenerationEngine:
     have masked columns between their tokens; without it each row takes a run of its own.
     max_rows: requests that run at the same time; their caches hold at most max_rows times the
     model's context. queue_size: requests that wait for a row; one more is refused. prefill_chunk:
-    positions of a prompt that are read between two steps.
+    positions of a prompt that are read between two steps. on_step: called in the engine's thread
+    behind each step with its rows and seconds.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class GenerationEngine:
         max_rows: int,
         queue_size: int,
         prefill_chunk: int,
+        on_step: Callable[[int, float], None] | None = None,
     ) -> None:
         given = {"max_rows": max_rows, "queue_size": queue_size, "prefill_chunk": prefill_chunk}
         for name, value in given.items():
@@ -82,7 +84,7 @@ class GenerationEngine:
                 raise UsageError(f"{name} is out of range", got=value, expected="an integer from 1")
         self._decoder, self._settings, self._encode_prompt = decoder, settings, encode
         self._max_rows, self._queue_size = max_rows, queue_size
-        self._chunk = prefill_chunk
+        self._chunk, self._on_step = prefill_chunk, on_step
         self._waiting: deque[GenerationTask] = deque()
         self._prefill: _Prefill | None = None
         self._running: list[GenerationTask] = []
@@ -267,7 +269,10 @@ class GenerationEngine:
         """One token for every row."""
         if not self._running:
             return
+        start = time.perf_counter()
         logits = self._rows.step([task.row.tokens[-1] for task in self._running])
+        if self._on_step is not None:
+            self._on_step(len(self._running), time.perf_counter() - start)
         self._steps += 1
         self._step_rows += len(self._running)
         share = self._rows.nbytes // len(self._running)

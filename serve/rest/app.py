@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,59 +28,18 @@ from ..errors import (
     UnsupportedError,
     describe_failure,
 )
-from ..inference import Engine, Inference, InferenceResult
-from ..logs import choose_request_id, log, log_request, request_id
+from ..inference import Engine
+from ..logs import log, log_request, request_id
 from ..metrics import CONTENT_TYPE, Metrics
+from ..openai.errors import OPENAI_PATHS, describe_openai_error
+from ..openai.handlers import OpenAI
 from .body import BodyBudget, BodyReader, ClientGoneError, compress_response
+from .exchange import JSON, Exchange, Handler
 from .messages import BINARY_HEADER, decode_infer, decode_load, encode_result
 
-_JSON = "application/json"
 # Bodies above this are decoded and encoded in another thread.
 LARGE_BODY_BYTES = 256 * 1024
 _PAGE = Path(__file__).parent.parent / "status.html"
-
-
-class Exchange:
-    """One HTTP request and its response."""
-
-    __slots__ = ("_receive", "_send", "headers", "id", "path", "scope", "started")
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope, self._receive, self._send = scope, receive, send
-        listed: list[tuple[bytes, bytes]] = scope["headers"]
-        self.headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in listed}
-        self.path: dict[str, str] = scope.get("path_params", {})
-        self.id = choose_request_id(self.headers.get("x-request-id"))
-        self.started = False
-
-    async def respond(
-        self,
-        body: bytes,
-        *,
-        status: int = 200,
-        content_type: str = _JSON,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        """Send a whole response."""
-        listed = {"content-type": content_type, "content-length": str(len(body))}
-        listed |= {"x-request-id": self.id, **(headers or {})}
-        encoded = [(k.encode(), v.encode("latin-1")) for k, v in listed.items()]
-        self.started = True
-        start = {"type": "http.response.start", "status": status, "headers": encoded}
-        await self._send(start)
-        await self._send({"type": "http.response.body", "body": body})
-
-    async def respond_json(self, value: Any) -> None:
-        """Send an object as JSON."""
-        await self.respond(orjson.dumps(value))
-
-    async def until_gone(self) -> None:
-        """Return when the client has closed the connection."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-
-Handler = Callable[[Exchange], Awaitable[None]]
 
 
 class Rest:
@@ -121,6 +79,7 @@ class Rest:
             ("/status", get, self._status),
             ("/", get, self._page),
         ]
+        table += OpenAI(engine, self._budget).list_routes()
         self.routes = [Route(p, self._endpoint(h), methods=list(m)) for p, m, h in table]
 
     def _endpoint(self, handler: Handler) -> ASGIApp:
@@ -145,13 +104,13 @@ class Rest:
         try:
             name, version = x.path["model"], x.path.get("version", "")
             with self.engine.counting_refusals(name, version):
-                body = await reader.read(x._receive)
+                body = await reader.read(x.receive)
                 arguments = (name, version, body, x.headers.get(BINARY_HEADER), limits)
                 if len(body) > LARGE_BODY_BYTES:
                     request, binary = await asyncio.to_thread(decode_infer, *arguments)
                 else:
                     request, binary = decode_infer(*arguments)
-            result = await self._infer_unless_gone(x, request)
+            result = await x.run_unless_gone(self.engine.infer(request))
         finally:
             reader.release()
         data, json_length = encode_result(result, binary)
@@ -163,33 +122,8 @@ class Rest:
             headers["content-encoding"] = encoding
         binary_type = "application/octet-stream"
         await x.respond(
-            data, content_type=_JSON if json_length is None else binary_type, headers=headers
+            data, content_type=JSON if json_length is None else binary_type, headers=headers
         )
-
-    async def _infer_unless_gone(self, x: Exchange, request: Inference) -> InferenceResult:
-        """Run the request; ClientGoneError once its client has closed the connection."""
-        task = asyncio.current_task()
-        assert task is not None
-        gone = False
-
-        def cancel(watch: asyncio.Task[None]) -> None:
-            nonlocal gone
-            if not watch.cancelled():
-                gone = True
-                task.cancel()
-
-        watch = asyncio.create_task(x.until_gone())
-        watch.add_done_callback(cancel)
-        try:
-            return await self.engine.infer(request)
-        except asyncio.CancelledError:
-            if gone:
-                task.uncancel()
-                raise ClientGoneError from None
-            raise
-        finally:
-            watch.remove_done_callback(cancel)
-            watch.cancel()
 
     async def _live(self, x: Exchange) -> None:
         await x.respond_json({"live": True})
@@ -224,7 +158,7 @@ class Rest:
     async def _small_body(self, x: Exchange) -> bytes:
         reader = BodyReader(x.headers, self.engine.settings.limits, self._budget)
         try:
-            return await reader.read(x._receive)
+            return await reader.read(x.receive)
         finally:
             reader.release()
 
@@ -307,7 +241,10 @@ async def answer_error(x: Exchange, error: Exception) -> str:
         headers["www-authenticate"] = "Bearer"
     if failure.status in (408, 413):  # the rest of the body is not read
         headers["connection"] = "close"
-    body = orjson.dumps({"error": failure.message}, default=str)
+    shown: Any = failure.message
+    if x.scope["path"].startswith(OPENAI_PATHS):
+        shown = describe_openai_error(failure)
+    body = orjson.dumps({"error": shown}, default=str)
     await x.respond(body, status=failure.status, headers=headers)
     return failure.cause
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from irc_compiler import save_model
 from irc_compiler.llm import LanguageModel, ModelConfig
 from irc_compiler.llm.chat_template import ChatTemplate
 from irc_compiler.llm.llm import LLM
@@ -45,3 +48,23 @@ def byte_language_model(seed: int = 0) -> LanguageModel:
 def byte_llm() -> LLM:
     """It, compiled."""
     return LLM(byte_language_model(), num_threads=1)
+
+
+def save_byte_model(folder: Path, context_length: int = 1024) -> Path:
+    """The model in the form of optimum-intel."""
+    folder.mkdir(parents=True)
+    save_model(decoder_model(vocabulary=END + 1), folder / "openvino_model.xml")
+    config = {
+        "model_type": "llama",
+        "max_position_embeddings": context_length,
+        "vocab_size": END + 1,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "hidden_size": 32,
+        "eos_token_id": END,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    byte_tokenizer().library.save(str(folder / "tokenizer.json"))
+    return folder

@@ -1,0 +1,1 @@
+"""OpenAI's endpoints for the language models of a repository."""
