@@ -11,7 +11,6 @@ import numpy.typing as npt
 from ..ir.errors import UsageError
 
 if TYPE_CHECKING:
-    from .sampling import GenerationOptions
     from .tokenizer import Tokenizer
 
 MAX_GRAMMAR_CHARACTERS = 1 << 18
@@ -52,11 +51,11 @@ class TokenConstraint:
 
 
 def make_constraint(
-    tokenizer: Tokenizer, end_tokens: Sequence[int], options: GenerationOptions
+    tokenizer: Tokenizer, end_tokens: Sequence[int], json_schema: str | None, grammar: str | None
 ) -> TokenConstraint | None:
-    """The constraint of these options, None where they have none. UsageError for a schema or
-    grammar that llguidance refuses, and where the library is missing."""
-    if options.json_schema is None and options.grammar is None:
+    """The constraint of a schema or grammar, None without one. UsageError for what llguidance
+    refuses, and where the library is missing."""
+    if json_schema is None and grammar is None:
         return None
     try:
         from llguidance import LLMatcher, LLTokenizer
@@ -76,14 +75,14 @@ def make_constraint(
         tokenizer.guide = LLTokenizer(
             tokenizer.library.to_str(), n_vocab=tokenizer.vocabulary, eos_token=list(end_tokens)
         )
-    if options.json_schema is not None:
+    if json_schema is not None:
         try:
-            grammar = LLMatcher.grammar_from_json_schema(options.json_schema, _SEPARATORS)
+            form = LLMatcher.grammar_from_json_schema(json_schema, _SEPARATORS)
         except ValueError as error:
             raise _refuse(str(error)) from None
     else:
-        grammar = LLMatcher.grammar_from_lark(options.grammar)
-    made = LLMatcher(tokenizer.guide, grammar, log_level=0)
+        form = LLMatcher.grammar_from_lark(grammar or "")
+    made = LLMatcher(tokenizer.guide, form, log_level=0)
     if made.is_error():
         raise _refuse(made.get_error())
     return TokenConstraint(made)

@@ -49,7 +49,10 @@ class TextRow:
 
     def __init__(self, settings: TextSettings, options: GenerationOptions, prompt: Sequence[int]):
         self._settings, self._options = settings, options
-        constraint = make_constraint(settings.tokenizer, sorted(settings.end_tokens), options)
+        schema = options.json_schema
+        assert schema is None or isinstance(schema, str)
+        ends = sorted(settings.end_tokens)
+        constraint = make_constraint(settings.tokenizer, ends, schema, options.grammar)
         self._sampler = Sampler(options, prompt, constraint)
         self._decode = settings.tokenizer.stream()
         assert not isinstance(options.stop, str)
