@@ -1,7 +1,7 @@
 """Vector hyperbolic and inverse functions of f32 and f64.
 
 They are rare in models, so they are composed of the f64 exp and log rather than fitted. f32 is
-computed in f64 lanes and rounded once; f64 lies within a few ulp, and takes another way where its
+computed in f64 lanes and rounded once; f64 lies within 6 ulp, and takes another way where its
 squares or exponentials would overflow.
 """
 

@@ -153,7 +153,7 @@ BOUNDS = {
 
 
 # Of f64 functions that are composed of others.
-COMPOSED_F64_BOUND = 4.0
+COMPOSED_F64_BOUND = 6.0
 
 
 @cache
