@@ -6,12 +6,13 @@ from pathlib import Path
 
 import irc_compiler as irc
 import numpy as np
+import onnx
 import pytest
-from irc_compiler import ops
 from irc_compiler.ir.errors import UsageError
-from irc_compiler.plan.heuristics import Heuristics
+from irc_compiler.plan.heuristics import THRESHOLDS, Heuristics
 from irc_compiler.runtime.machine.detect import detected_target, host_target
 from irc_compiler.runtime.machine.heuristics_file import chosen_heuristics, read_heuristics
+from onnx import TensorProto, helper, numpy_helper
 
 
 def write(folder: Path, text: str) -> Path:
@@ -61,18 +62,52 @@ def test_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:
         read_heuristics(tmp_path / "bytes.toml")
 
 
+def products_and_convolutions() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A model whose kernels read thresholds of every kind that vector registers have."""
+    rng = np.random.default_rng(0)
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    constants = {"f": draw(24, 16, 3, 3), "g": draw(24, 1, 3, 9), "v": draw(700, 40)}
+    constants["w"] = draw(40, 33)
+    nodes = [
+        helper.make_node("Conv", ["image", "f"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "g"], ["y"], pads=[1, 4, 1, 4], group=24),
+        helper.make_node("MatMul", ["rows", "v"], ["c"]),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "w"], ["z"]),
+    ]
+    shapes: dict[str, list[int | str]] = {"image": [1, 16, 14, 29], "rows": ["M", 700]}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()],
+        [onnx.ValueInfoProto(name=n) for n in "yz"],
+        [numpy_helper.from_array(array, n) for n, array in constants.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return made, {"image": draw(1, 16, 14, 29), "rows": draw(31, 700)}
+
+
 @pytest.mark.slow
-def test_compiled_code_depends_on_the_thresholds_and_results_do_not(
+def test_compiled_code_depends_on_thresholds_and_results_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rng = np.random.default_rng(0)
-    w, a = (rng.standard_normal(s).astype(np.float32) for s in ((300, 40), (33, 300)))
-    x = ops.parameter("x", [33, 300])
-    model = ops.model({"y": ops.matmul(x, w)})
-    found = []
-    for text in ("", "gemm_max_tile_rows = 3\ngemm_a_block_l2_divisor = 64\n"):
+    """At the defaults, at both ends of all ranges, and at random ends."""
+    model, arrays = products_and_convolutions()
+    rng = np.random.default_rng(1)
+    ends = {name: threshold.metadata["range"] for name, threshold in THRESHOLDS.items()}
+    values = [{}, *({name: end[i] for name, end in ends.items()} for i in (0, 1))]
+    values += [{name: end[rng.integers(2)] for name, end in ends.items()} for _ in range(4)]
+    found, keys = set[bytes](), set[str]()
+    for chosen in values:
+        text = "".join(f"{name} = {value}\n" for name, value in chosen.items())
         monkeypatch.setenv("IRC_HEURISTICS", str(write(tmp_path, text)))
-        net = irc.compile_model(model)
-        found.append((net.plan.target_key, net(a)["y"].tobytes()))
-    (key, result), (other_key, other_result) = found
-    assert key != other_key and result == other_result
+        net = irc.compile_model(model, conv_algorithm="direct")
+        results = net(arrays)
+        found.add(results["y"].tobytes() + results["z"].tobytes())
+        keys.add(net.plan.target_key)
+    assert len(found) == 1, "a threshold changes a bit"
+    assert len(keys) == len(values)
