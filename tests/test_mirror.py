@@ -208,7 +208,6 @@ TESTED_IN = {
     f"{KERNELS}/emit/*.py": f"{KERNELS}/elementwise/test_kernel.py",
     f"{KERNELS}/gemm/packing/dequant_panels.py": f"{KERNELS}/gemm/packing/test_dequant.py",
     f"{KERNELS}/gemm/amx_tiling.py": f"{KERNELS}/gemm/test_amx.py",
-    f"{KERNELS}/gemm/schedule.py": f"{KERNELS}/gemm/test_tiling.py",
     f"{KERNELS}/gemm/operand_packing.py": f"{KERNELS}/gemm/test_tiling.py",
     f"{KERNELS}/gemm/epilogue_overlap.py": f"{KERNELS}/gemm/test_amx.py",
     f"{KERNELS}/gemm/zero_point_*.py": f"{KERNELS}/gemm/test_int8.py",

@@ -52,7 +52,7 @@ def _in_double(body: Callable[[Function, Value, Value, Format], Value]) -> MathF
 @_in_double
 def sinh(f: Function, x: Value, a: Value, fmt: Format) -> Value:
     """(m + m / (m + 1)) / 2 with m = e**|x| - 1; at most 0.51 ulp of f32."""
-    m = expm1(f, f.min_or(_largest(fmt), a))
+    m = expm1(f, f.min_or(_max_argument(fmt), a))
     near = f.fmul(f.fadd(m, f.fdiv(m, f.fadd(m, 1.0))), 0.5)
     return f.copysign(_or_half_exp(f, a, near, fmt), x)
 
@@ -60,11 +60,11 @@ def sinh(f: Function, x: Value, a: Value, fmt: Format) -> Value:
 @_in_double
 def cosh(f: Function, x: Value, a: Value, fmt: Format) -> Value:
     """(e + 1 / e) / 2 with e = e**|x|; at most 0.51 ulp of f32."""
-    e = exp(f, f.min_or(_largest(fmt), a))
+    e = exp(f, f.min_or(_max_argument(fmt), a))
     return _or_half_exp(f, a, f.fmul(f.fadd(e, f.fdiv(1.0, e)), 0.5), fmt)
 
 
-def _largest(fmt: Format) -> float:
+def _max_argument(fmt: Format) -> float:
     return _MAX_SINGLE_ARGUMENT if fmt is SINGLE else _MAX_DOUBLE_ARGUMENT
 
 

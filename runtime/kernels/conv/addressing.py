@@ -60,7 +60,7 @@ class ConvContext(KernelContext):
         return rounds and self.unit is None
 
     @cached_property
-    def short(self) -> bool:
+    def has_short_epilogue(self) -> bool:
         """Whether the epilogue is written out for each register of a tile."""
         return is_short(self.spec.epilogue, self.target) and not self.flushes
 
@@ -108,8 +108,10 @@ class ConvEpilogue:
 
     def __init__(self, g: ConvContext, f: Function, frame: Value) -> None:
         self.g, self.f = g, f
-        self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
-        self.steps = [[g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked]
+        self.bases = [g.base(f, frame, i) for i in range(len(g.walked_operands))]
+        self.steps = [
+            [g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked_operands
+        ]
         self._shared: dict[tuple[int, int], Value] = {}
 
     def share(self, channels: Sequence[tuple[int, TailMask | None]]) -> None:
@@ -127,11 +129,11 @@ class ConvEpilogue:
         for i in range(last):
             shared = self._shared.get((i, position.channel))
             bits = shared if shared is not None else self._load(i, position)
-            dtype = g.walked[i].dtype
+            dtype = g.walked_operands[i].dtype
             read = f.bitcast(bits, vec(ELEMENT[dtype.value], g.lanes))
             inputs.append(from_memory(f, read, dtype))
         (result,) = emit_program(f, g.spec.epilogue, inputs, lanes=g.lanes)
-        result = to_memory(f, result, g.walked[last].dtype)
+        result = to_memory(f, result, g.walked_operands[last].dtype)
         address, step = self._address(last, position), self.steps[last][0]
         if step.known == 1 or g.lanes == 1:
             masked_store(f, result, address, position.tail)
@@ -141,7 +143,7 @@ class ConvEpilogue:
     def _load(self, index: int, position: TilePosition) -> Value:
         """As integers: f16 values that are live across blocks would pass through library calls on
         instruction sets that have none."""
-        f, g, dtype = self.f, self.g, self.g.walked[index].dtype
+        f, g, dtype = self.f, self.g, self.g.walked_operands[index].dtype
         bits = f"i{bits_of(ELEMENT[dtype.value])}"
         address, step = self._address(index, position), self.steps[index][0]
         if step.known == 0:
@@ -154,7 +156,7 @@ class ConvEpilogue:
         f, (channel, row, column) = self.f, self.steps[index]
         at = f.add(f.mul(position.row, row), f.mul(position.column, column))
         at = f.add(at, f.mul(channel, position.channel))
-        return f.at(self.bases[index], at, ELEMENT[self.g.walked[index].dtype.value])
+        return f.at(self.bases[index], at, ELEMENT[self.g.walked_operands[index].dtype.value])
 
 
 def taps_inside(

@@ -59,7 +59,7 @@ class _DepthwiseLoops:
             for p, o in zip(entry.buffers, spec.operands(), strict=True)
         ]
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
-            g.set_base(f, self.frame, len(g.walked), zero)
+            g.set_base(f, self.frame, len(g.walked_operands), zero)
             self.pointers.remove(zero)
         self.most = schedule.columns
         self.tiles: dict[ConvTile, Function] = {}
@@ -142,7 +142,7 @@ class _DepthwiseLoops:
         position: tuple[Value, ...],
     ) -> None:
         f, g, spec = self.f, self.g, self.spec
-        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
+        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked_operands, strict=True)):
             at = integer(0)
             for index, stride in zip(position, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))
@@ -230,7 +230,7 @@ def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -
         row(f.at(p["data"], at, element), f.at(p["weights"], taps, weight))
     epilogue = ConvEpilogue(g, f, p["frame"])
     epilogue.share([(0, tail)])
-    if g.short:
+    if g.has_short_epilogue:
         for i, value in enumerate(sums):
             epilogue.finish(value.get(), TilePosition(integer(0), integer(i), 0, tail))
         return f

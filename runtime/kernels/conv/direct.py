@@ -67,7 +67,7 @@ class DirectLoops:
             for p, o in zip(entry.buffers, self.spec.operands(), strict=True)
         ]
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
-            g.set_base(f, self.frame, len(g.walked), zero)
+            g.set_base(f, self.frame, len(g.walked_operands), zero)
             self.pointers.remove(zero)
         # What the next tile fetches ahead; passes of a tile over its panel.
         self.passes = 1
@@ -227,7 +227,7 @@ class DirectLoops:
     ) -> None:
         """Compute a tile whose first place and channel are at `position`."""
         f, g = self.f, self.g
-        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
+        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked_operands, strict=True)):
             at = integer(0)
             for index, stride in zip(position, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))

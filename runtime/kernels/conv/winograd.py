@@ -55,7 +55,7 @@ class _WinogradLoops:
             for p, o in zip(entry.buffers, spec.operands(), strict=True)
         ]
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
-            g.set_base(f, self.frame, len(g.walked), zero)
+            g.set_base(f, self.frame, len(g.walked_operands), zero)
             self.pointers.remove(zero)
         self.across = [f.ceil_div(n, plan.m) for n in self.out]
         self.panels = -(-spec.outputs // plan.nr)
@@ -193,7 +193,9 @@ class _WinogradLoops:
         """Store the addresses of a tile's first pixel and channel, in extras and out, in the
         frame."""
         f = self.f
-        for k, (pointer, o) in enumerate(zip(self.pointers[2:], self.g.walked, strict=True)):
+        for k, (pointer, o) in enumerate(
+            zip(self.pointers[2:], self.g.walked_operands, strict=True)
+        ):
             at = integer(0)
             position = (batch, channel, integer(0), row, column)
             for index, stride in zip(position, o.strides, strict=True):
@@ -277,7 +279,7 @@ class _WinogradLoops:
         ]
         epilogue = ConvEpilogue(g, f, p["frame"])
         epilogue.share([(0, tail)])
-        buffer = None if g.short else f.stack(plan.m * plan.m * g.lanes * 4)
+        buffer = None if g.has_short_epilogue else f.stack(plan.m * plan.m * g.lanes * 4)
         rows = both_ways(f, RESULT[plan.m], square)
 
         def finish(i: Value, j: Value, value: Value) -> None:

@@ -53,7 +53,7 @@ class KernelContext:
         return bits_of(self.acc) // 8
 
     @cached_property
-    def walked(self) -> tuple[Operand, ...]:
+    def walked_operands(self) -> tuple[Operand, ...]:
         """The operands whose addresses follow a tile."""
         return (*self.spec.epilogue_operands, self.spec.out)
 
@@ -68,7 +68,7 @@ class KernelContext:
     @property
     def bases(self) -> int:
         """How many addresses precede the sizes."""
-        return len(self.walked) + len(self.zeros)
+        return len(self.walked_operands) + len(self.zeros)
 
     def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:
         f.store(pointer, f.offset(frame, 8 * index))
@@ -79,7 +79,7 @@ class KernelContext:
 
     def zero_base(self, f: Function, frame: Value, left: bool) -> Value:
         """The address of the left or right operand's zero points there."""
-        return self.base(f, frame, len(self.walked) + (0 if left else len(self.zeros) - 1))
+        return self.base(f, frame, len(self.walked_operands) + (0 if left else len(self.zeros) - 1))
 
     def set_dim(self, f: Function, frame: Value, index: int, value: Value) -> None:
         f.store(value, f.offset(frame, 8 * (self.bases + index)))

@@ -55,8 +55,8 @@ class GemmEpilogue:
 
     def __init__(self, g: GemmContext, f: Function, frame: Value, lanes: int) -> None:
         self.f, self.lanes, self.program = f, lanes, g.spec.epilogue
-        self.operands = g.walked
-        self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
+        self.operands = g.walked_operands
+        self.bases = [g.base(f, frame, i) for i in range(len(g.walked_operands))]
         extras = g.spec.epilogue_operands
         self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in extras]
         splits = (g.spec.out_m_split, g.spec.out_n_split)
