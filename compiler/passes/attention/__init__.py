@@ -1,1 +1,21 @@
-"""Attention fusion."""
+"""Attention: canonicalize what stands between two products, then match five nodes.
+
+Normal form: `MatMul(Softmax(mask(MatMul(q, k))), v)`, all of one batch [lead...]. Rules rewrite
+what exporters write towards it; `match_step` guards each, so nothing else changes:
+
+| written | rewritten to | rule |
+|---|---|---|
+| (q k) * s | (q * s) k | `scales.scale_queries` |
+| (scores + mask) * s | scores * s + mask * s | `scales.scale_masked_scores` |
+| (tanh(...) * s) * t | tanh(...) * (s * t) | `scales.merge_scales` |
+| max(scores + mask, floor) | scores + max(mask, floor) | `masks.raise_mask` |
+| (scores + a) + b | scores + (a + b) | `masks.join_masks` |
+| split(op(scores)) | op(split(scores)) | `batch_axes.hoist_split` |
+| op(merge(scores)) | merge(op(scores)) | `batch_axes.sink_merge` |
+
+A mask stays as it is written, added or chosen by booleans (`masks.Mask`): the operation takes both,
+and booleans are smaller. Besides it a causal mask may stand, which becomes an attribute. Optional
+are a cap (tanh(scores) * cap), a sink (a column that joins the softmax) and zeros in rows that see
+nothing. `fuse.fuse_products` matches the form; afterwards `fuse.absorb_scale` makes an attribute of
+the scale, and `grouped_query.share_heads` reads repeated keys and values where they are.
+"""

@@ -1,8 +1,4 @@
-"""Recognise attention: scores, mask, softmax and mixture as one operation.
-
-Exporters scale the queries, the keys, both by a root, or the scores; they add masks or select by
-them; they repeat keys and values that several heads share, and turn rows that see nothing to zeros.
-"""
+"""The pass that canonicalizes attention and makes one operation of it: see the package."""
 
 from __future__ import annotations
 
@@ -15,20 +11,33 @@ from ....ir.graph import Graph, Value
 from ....ir.ops import (
     Attention,
     Constant,
-    Divide,
     MatMul,
-    Multiply,
     ScaledDotProductAttention,
 )
 from ...legality import head_size_failure
-from ...rewrite.engine import Pass, op_rule
+from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..layout.cancel_transposes import add_transpose, order_of
-from ..match.values import Shape, constant_scalar, same_shape, shape_of
-from .batch_axes import add_reshape, before_reshape, deliver, with_lead
+from ..match.values import constant_scalar, same_shape, shape_of
+from .batch_axes import hoist_split, sink_merge
 from .grouped_query import share_heads
-from .masks import merge_masks
-from .match_scores import ScoreChain, SoftmaxMatch, find_scores, find_softmax, match_scale
+from .masks import (
+    MASKED_SCORE,
+    Mask,
+    add_visible_mask,
+    find_causal,
+    join_masks,
+    match_mask,
+    raise_mask,
+)
+from .match_scores import (
+    STEPS,
+    SoftmaxMatch,
+    broadcasts_scores,
+    find_softmax,
+    match_scale,
+)
+from .scales import merge_scales, scale_masked_scores, scale_queries
 
 # Operations that only move elements: a scale may as well be applied behind them.
 _MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze"})
@@ -67,113 +76,102 @@ def _is_zero(graph: Graph, value: Value) -> bool:
 
 
 def fuse_products(graph: Graph, node: int, last: MatMul) -> Patch | MatchFailure | None:
-    """softmax(scores) x value in primitive operations, seen from the last product."""
+    """MatMul(Softmax(mask(MatMul(query, key))), values), in normal form (see the package)."""
     for port in (0, 1):
         softmax = find_softmax(graph, graph.input(node, port))
         if softmax is None:
             continue
         if port != int(last.transpose_b if port else last.transpose_a):
             return MatchFailure("the mixture reads the softmax the other way round")
-        scores = find_scores(graph, softmax.scores)
-        if scores is None or isinstance(scores, MatchFailure):
-            return scores
-        return _build_attention(graph, node, softmax, scores, turned=port == 1)
+        return _build_attention(graph, node, softmax, turned=port == 1)
     return None
 
 
 def _build_attention(
-    graph: Graph, node: int, softmax: SoftmaxMatch, scores: ScoreChain, *, turned: bool
-) -> Patch | MatchFailure:
+    graph: Graph, node: int, softmax: SoftmaxMatch, *, turned: bool
+) -> Patch | MatchFailure | None:
     """`turned`: the last product is value^T x softmax^T."""
-    last, first, patch = graph.op(node), graph.op(scores.product), Patch()
-    assert isinstance(first, MatMul) and isinstance(last, MatMul)
-    masked = (m.level for m in (*scores.masks, *scores.factors))
-    levels = [softmax.shape, *masked, scores.shape]
-    # Where axes of the batch are split furthest, every other shape of theirs can be derived.
-    lead = max((level[:-2] for level in levels), key=len)
-    rows: list[tuple[Value, float]] = []
+    masks: list[Mask] = []
+    scores = softmax.scores
+    while (found := match_mask(graph, scores.node)) is not None:
+        if broadcasts_scores(graph, scores.node, found[0]):
+            return MatchFailure("a mask or a scale broadcasts the scores")
+        scores, mask = found
+        masks.append(mask)
+    product, cap = _match_cap(graph, scores)
+    last, first, patch = graph.op(node), graph.op(product.node), Patch()
+    if not isinstance(first, MatMul) or not isinstance(last, MatMul) or cap < 0:
+        return None
+    if not all(has_one_use(graph, v) for v in (softmax.scores, product)):
+        return MatchFailure("the scores have other readers")
+    rows: list[Value] = []
     turn_values = not last.transpose_a if turned else last.transpose_b
-    for product, port, turn, scaled in (
-        (scores.product, 0, first.transpose_a, True),
-        (scores.product, 1, not first.transpose_b, True),
-        (node, int(not turned), turn_values, False),
+    for value, turn in (
+        (graph.input(product.node, 0), first.transpose_a),
+        (graph.input(product.node, 1), not first.transpose_b),
+        (graph.input(node, int(not turned)), turn_values),
     ):
-        value, level = graph.input(product, port), shape_of(graph, Value(product))
-        found = _operand(graph, patch, value, level or (), lead, turn=turn, scaled=scaled)
-        if isinstance(found, MatchFailure):
-            return found
-        rows.append(found)
-    (query, q), (key, k), (values, _) = rows
-    for factor in scores.factors:
-        spread = with_lead(graph, patch, factor.value, factor.level, lead)
-        if isinstance(spread, MatchFailure):
-            return spread
-        query = patch.add(Divide() if factor.divides else Multiply(), query, spread)
-    scale = scores.scale * q * k
-    if not math.isfinite(scale):
-        return MatchFailure("the scale is not finite")
-    op = merge_masks(graph, patch, scores.masks, Value(scores.product), lead, scores.floor)
-    if isinstance(op, MatchFailure):
-        return op
-    made, mask = op
-    op = replace(made, scale=scale, zeros=softmax.zeros, cap=scores.cap)
-    sink = softmax.sink
-    if sink is not None:
-        spread = with_lead(graph, patch, sink, softmax.shape, lead)
-        if isinstance(spread, MatchFailure):
-            return spread
-        sink = spread
-    result = patch.add(op, query, key, values, mask, sink)
-    shape = shape_of(graph, Value(node))
-    assert shape is not None
+        shape = shape_of(graph, value)
+        if shape is None or len(shape) < 2:
+            return MatchFailure("a rank is unknown, or an operand is a vector")
+        refused = head_size_failure(graph, value, shape[-2 if turn else -1])
+        if refused:
+            return MatchFailure(refused)
+        rows.append(_rows(graph, patch, value, turn=turn))
+    causal = ""
+    for mask in masks:
+        least = -math.inf if len(masks) > 1 else MASKED_SCORE
+        causal = find_causal(graph, mask, product, least)
+        if causal:
+            masks.remove(mask)
+            break
+    if len(masks) > 1:
+        return None
+    fill, shown = -math.inf, None
+    if masks:
+        fill = fill if masks[0].fill is None else masks[0].fill
+        shown = add_visible_mask(patch, masks[0])
+    op = Attention(causal=causal, fill=fill, zeros=softmax.zeros, cap=cap)
+    result = patch.add(op, *rows, shown, softmax.sink)
     if turned:
-        rank = len(lead) + 2
+        rank = len(shape_of(graph, Value(node)) or ())
         result = add_transpose(patch, result, [*range(rank - 2), rank - 1, rank - 2])
-    return deliver(graph, patch, result, node, lead)
+    return patch.replace(Value(node), result)
 
 
-def _operand(
-    graph: Graph, patch: Patch, value: Value, level: Shape, lead: Shape, *, turn: bool, scaled: bool
-) -> tuple[Value, float] | MatchFailure:
-    """An operand of a product, whose shape is `level`, as attention takes it, and the factor that
-    scaled it."""
-    shape = shape_of(graph, value)
-    if shape is None or len(shape) < 2:
-        return MatchFailure("a rank is unknown, or an operand is a vector")
-    refused = head_size_failure(graph, value, shape[-2 if turn else -1])
-    if refused:
-        return MatchFailure(refused)
-    before = before_reshape(graph, value, lead)
-    found, factor = _rows(graph, patch, before or value, turn=turn, scaled=scaled)
-    if before is None and len(shape) != len(lead) + 2:
-        broadcast = (a == 1 != b for a, b in zip(shape[:-2], level[:-2], strict=False))
-        if len(shape) != len(level) or any(broadcast):
-            return MatchFailure("an operand broadcasts over axes of the batch that are split")
-        moved = [*shape[:-2], shape[-1], shape[-2]] if turn else shape
-        spread = add_reshape(patch, found, moved, (*lead, *moved[-2:]))
-        if isinstance(spread, MatchFailure):
-            return spread
-        found = spread
-    return found, factor
+def _match_cap(graph: Graph, scores: Value) -> tuple[Value, float]:
+    """(product, cap) of tanh(product) * cap, or the value itself and 0."""
+    scaled = None
+    if graph.op(scores.node).kind in ("Multiply", "Divide"):
+        scaled = match_scale(graph, scores.node)
+    value, cap = scaled or (scores, 1.0)
+    tanh = producer(graph, value, "Tanh")
+    return (scores, 0.0) if tanh is None else (graph.input(tanh, 0), cap)
 
 
-def _rows(
-    graph: Graph, patch: Patch, value: Value, *, turn: bool, scaled: bool
-) -> tuple[Value, float]:
-    """An operand with a row per query or key (if `scaled`, before what scales it), the factor."""
-    shape = shape_of(graph, value)
-    assert shape is not None
-    source, order = producer(graph, value, "Transpose"), list(range(len(shape)))
+def _rows(graph: Graph, patch: Patch, value: Value, *, turn: bool) -> Value:
+    """An operand with a row per query or key."""
+    if not turn:
+        return value
+    shape, source = shape_of(graph, value) or (), producer(graph, value, "Transpose")
     known = None if source is None else order_of(graph, source)
-    base = value
-    if source is not None and known is not None:
-        base, order = graph.input(source, 0), known
-    found, factor = _without_scale(graph, patch, base) if scaled else (base, 1.0)
-    if not turn and found == base:
-        return value, factor
-    if turn:
-        order = [*order[:-2], order[-1], order[-2]]
-    return add_transpose(patch, found, order), factor
+    order = known or list(range(len(shape)))
+    base = value if source is None or known is None else graph.input(source, 0)
+    return add_transpose(patch, base, [*order[:-2], order[-1], order[-2]])
+
+
+def absorb_scale(graph: Graph, node: int, op: Attention) -> Patch | None:
+    """Attention of scaled queries or keys = Attention with another scale."""
+    patch, inputs = Patch(), graph.inputs(node)
+    for port in (0, 1):
+        value = inputs[port]
+        assert value is not None
+        found, factor = _without_scale(graph, patch, value)
+        if found != value and math.isfinite(op.scale * factor):
+            inputs[port] = found
+            made = patch.add(replace(op, scale=op.scale * factor), *inputs)
+            return patch.replace(Value(node), made)
+    return None
 
 
 def _without_scale(graph: Graph, patch: Patch, value: Value) -> tuple[Value, float]:
@@ -197,7 +195,15 @@ def _without_scale(graph: Graph, patch: Patch, value: Value) -> tuple[Value, flo
 
 _RULES = (
     op_rule("take_operation", (ScaledDotProductAttention,), take_operation),
+    Rule("hoist_split", ("Reshape",), hoist_split),
+    Rule("sink_merge", STEPS, sink_merge),
+    Rule("scale_queries", ("Multiply", "Divide"), scale_queries),
+    Rule("scale_masked_scores", ("Multiply", "Divide"), scale_masked_scores),
+    Rule("merge_scales", ("Multiply", "Divide"), merge_scales),
+    Rule("raise_mask", ("Maximum",), raise_mask),
+    Rule("join_masks", ("Add", "Select"), join_masks),
     op_rule("fuse_products", (MatMul,), fuse_products),
+    op_rule("absorb_scale", (Attention,), absorb_scale),
     op_rule("share_heads", (Attention,), share_heads),
 )
 
