@@ -123,7 +123,7 @@ VAGUE_VARIABLES = {
 }
 NAMED_IN = ("runtime/kernels/", "plan/", "compiler/passes/")
 # Fields of specs that stored plans hold under this name.
-STORED_FIELDS = {("plan/specs/resample.py", "places"), ("plan/specs/squeeze_excite.py", "places")}
+STORED_FIELDS = {("plan/specs/resample.py", "places")}
 
 
 @dataclass(frozen=True)

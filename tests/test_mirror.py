@@ -170,7 +170,6 @@ TESTED_IN = {
     "plan/specs/resample.py": f"{KERNELS}/spatial/test_resample.py",
     "plan/specs/roi_align.py": f"{KERNELS}/spatial/test_roi_align.py",
     "plan/specs/rows.py": f"{KERNELS}/rows/test_reduce.py",
-    "plan/specs/squeeze_excite.py": f"{KERNELS}/conv/test_squeeze_excite.py",
     "plan/specs/*.py": "plan/verify/test_plan.py",
     "plan/verify/written_*.py": "runtime/execution/test_written_coverage.py",
     "plan/verify/variables.py": "api/test_infer_request.py",

@@ -15,7 +15,6 @@ from .resample import ResampleSpec
 from .roi_align import ROIAlignSpec
 from .rows import NormSpec, ReduceSpec, SoftmaxSpec
 from .scan_topk import ScanSpec, TopKSpec
-from .squeeze_excite import SqueezeExciteSpec
 
 SPECS: tuple[type[Spec], ...] = (
     GemmSpec,
@@ -29,7 +28,6 @@ SPECS: tuple[type[Spec], ...] = (
     RecurrentSpec,
     IotaSpec,
     AttentionSpec,
-    SqueezeExciteSpec,
     GatherScatterSpec,
     ScanSpec,
     TopKSpec,

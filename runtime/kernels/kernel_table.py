@@ -10,7 +10,6 @@ from ...plan import specs
 from ...plan.specs.base import Spec
 from ...plan.target import Target
 from . import attention, conv, gemm
-from .conv import squeeze_excite
 from .elementwise import kernel as elementwise
 from .emit.contract import Kernel
 from .indexing import gather, gather_scatter_nd, iota, scan_topk
@@ -36,7 +35,6 @@ KERNELS: Final[dict[type[Spec], Generate]] = {
     specs.ResampleSpec: resample.generate,
     specs.ScanSpec: scan_topk.scan,
     specs.SoftmaxSpec: softmax.generate,
-    specs.SqueezeExciteSpec: squeeze_excite.generate,
     specs.TopKSpec: scan_topk.rank,
 }
 

@@ -6,6 +6,7 @@ import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
+from irc_compiler.runtime.driver.abi import SHARED
 from irc_compiler.runtime.execution.session import Session
 from support.models import convnets
 from support.models.oracles import random_inputs, run_onnxruntime
@@ -47,19 +48,22 @@ def test_symbolic_batch(name: str) -> None:
         check(net, model, N=batch)
 
 
-def test_squeezed_and_excited_channels_are_one_step_each_and_any_threads_share_them() -> None:
-    """Images of a batch are independent; fewer of them than threads are shared in phases."""
+def test_products_of_squeezed_channels_form_no_tasks() -> None:
+    """The calling thread runs these small steps one after the other, whatever shares the images."""
     model = convnets.excited(batch="N")
     net = irc.compile_model(model, num_threads=1)
-    specs = [s.spec.family for s in net.plan.kernel_steps()]
-    assert specs.count("squeeze_excite") == 2 and specs.count("reduce") == 1
+    families = [s.spec.family for s in net.plan.kernel_steps()]
+    pools = [n for n, family in enumerate(families) if family == "reduce"]
+    small = [n + i for n in pools[:2] for i in (1, 2)]
+    assert {families[n] for n in small} == {"gemm"} and len(pools) == 3
     for batch in (1, 3):
         inputs = list(random_inputs(model, N=batch).values())
+        shapes = tuple(a.shape for a in inputs)
+        flags = Session(net.program, num_threads=2).regions.layout(0, shapes).flags
+        assert not any(flags[n] & SHARED for n in small)
         want = Session(net.program, num_threads=1).run(inputs)
         for threads in (2, 3, 5):
-            session = Session(
-                net.program, num_threads=threads, share_work=0, wake_work=0, meet_work=1
-            )
+            session = Session(net.program, num_threads=threads, share_work=0, wake_work=0)
             for _ in range(20):
                 for a, b in zip(session.run(inputs), want, strict=True):
                     assert a.tobytes() == b.tobytes(), (batch, threads)

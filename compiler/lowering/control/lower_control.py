@@ -23,7 +23,6 @@ from ..build.output_placement import propagate_output_buffers
 from ..build.region_lowering import RegionLowering
 from ..build.runtime_checks import checks_inside
 from ..op_table import lower_node
-from ..ops.squeeze_excite import lower_excite
 from ..schedule.role import Trips
 from ..schedule.schedule import Schedule
 from .eligibility import index_parameter, slice_bounds
@@ -34,9 +33,6 @@ Iterating = Loop | TensorIterator
 def lower_native(low: RegionLowering, node: int) -> None:
     """The steps of a native node; of what an anchor takes along, at the end of its chain."""
     if node in low.fusion.skipped or node in low.fusion.absorbed:
-        return
-    if node in low.fusion.excites:
-        lower_excite(low, node)
         return
     node = low.fusion.anchor_of.get(node, node)
     op = low.graph.op(node)

@@ -45,29 +45,14 @@ CHEAP = frozenset(
 
 
 @dataclass(frozen=True)
-class Excite:
-    """A squeeze-and-excite (compiler/lowering/ops/squeeze_excite.py): the image, the gates as they
-    scale it, the nodes of the means and of both products, and all nodes between the image and its
-    scaling."""
-
-    data: Value
-    gate: Value
-    pool: int
-    down: int
-    up: int
-    inner: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Fusion:
     """The decisions: chains by anchor, the anchor by the chain's last node, nodes in between, and
-    nodes absorbed into a prologue; blocks that are one step, by their last node."""
+    nodes absorbed into a prologue."""
 
     epilogues: Mapping[int, tuple[int, ...]]
     anchor_of: Mapping[int, int]
     skipped: frozenset[int]
     absorbed: frozenset[int]
-    excites: Mapping[int, Excite] = field(default_factory=dict[int, Excite])
 
 
 @dataclass

@@ -9,7 +9,6 @@ from ....plan.target import Target
 from ...options import Options
 from ..control.subgraph_symbols import plain_sizes
 from ..control.variables import split_state
-from ..ops.squeeze_excite import decide_excites
 from .conv_algorithm import winograd_tiles
 from .fusion import decide_fusion
 from .partition import decide_roles
@@ -33,7 +32,6 @@ def schedule(graph: Graph, target: Target, options: Options) -> Schedule:
     home = {n: i for i, g in enumerate(groups) for n in (*g.nodes, g.end) if n is not None}
     last = channels_last_values(graph, native)
     fusion = decide_fusion(graph, native, home)
-    fusion = decide_excites(graph, native, home, fusion, last)
     tiles = winograd_tiles(graph, native, options, target)
     rounded = rounded_values(graph, native, fusion, options, tiles)
     spaced = spaced_values(graph, native, fusion, target, rounded) - last
