@@ -1,18 +1,29 @@
-"""Legality: what passes may assume of kernels - element types, epilogues, windows, head sizes."""
+"""Legality: what passes may assume of kernels - element types, epilogues, windows, head sizes, and
+products of 8-bit integers."""
 
 from __future__ import annotations
 
-from ..ir.dims import Dim
+from collections.abc import Sequence
+
+from ..ir.dims import Dim, eq
 from ..ir.dtype import DType
 from ..ir.graph import Graph, Value
+from ..ir.op import Op
 from ..ir.ops import (
+    ConvInteger,
+    Convolution,
     Group,
+    GroupConvInteger,
+    GroupConvolution,
+    MatMul,
+    MatMulInteger,
 )
 from ..ir.ops.math.elementwise import Elementwise
 from ..ir.ops.nn.pooling_window import Windows
 from ..ir.types import TensorType
 from ..plan.specs.attention import MAX_HEAD
 from ..plan.specs.convolution import Window
+from .passes.match.values import broadcasts_to
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
 EPILOGUE_ANCHORS = frozenset(
@@ -75,3 +86,52 @@ def window_of(windows: Windows) -> Window:
     """The windows, but for their paddings."""
     kernel = tuple(int(str(k)) for k in windows.kernel)
     return Window(kernel, windows.strides, windows.dilations, (0,) * len(kernel))
+
+
+def integer_form(op: Op) -> Op | None:
+    """The product of 8-bit integers that goes with a plain product; None where there is none."""
+    if isinstance(op, MatMul):
+        return MatMulInteger(op.transpose_a, op.transpose_b)
+    if isinstance(op, Convolution | GroupConvolution):
+        kind = GroupConvInteger if isinstance(op, GroupConvolution) else ConvInteger
+        return kind(op.strides, op.pads_begin, op.pads_end, op.dilations, op.auto_pad)
+    return None
+
+
+Shapes = Sequence[tuple[Dim, ...] | None]
+
+
+def integer_product_failure(op: Op, shapes: Shapes, *parameters: Shapes) -> str | None:
+    """Why no kernel computes a product of 8-bit integers, or None.
+
+    `shapes`: of its operands. `parameters`: shapes of their scales, or of their zero points; () for
+    one that is absent. They may differ along the axes that the product keeps. None: not known.
+    """
+    for given in parameters:
+        for side, (shape, own) in enumerate(zip(shapes, given, strict=True)):
+            if shape is None or own is None:
+                return "a rank is unknown"
+            if isinstance(op, MatMulInteger) and len(shape) < 2:
+                return "an operand is a vector"
+            if broadcasts_to(own, shape) is not True:
+                return "a scale or zero point does not broadcast to its operand"
+            kept = _kept_axes(op, side, len(shape))
+            if any(eq(own[i], 1) is not True and i not in kept for i in range(-len(own), 0)):
+                return "a scale or zero point varies along an axis that is summed"
+    if isinstance(op, ConvInteger | GroupConvInteger) and shapes[1] is not None:
+        kernel = shapes[1][3 if op.grouped else 2 :]
+        if (
+            not all(isinstance(d, int) for d in kernel)
+            or not window_of(op.windows(kernel)).copyable
+        ):
+            return "no kernel of bytes has windows that reach so far"
+    return None
+
+
+def _kept_axes(op: Op, side: int, rank: int) -> set[int]:
+    """Axes of an operand that a product does not sum over, from the end."""
+    if isinstance(op, MatMulInteger):
+        summed = (-2 if op.transpose_a else -1, -1 if op.transpose_b else -2)[side]
+        return {i for i in range(-rank, 0) if i != summed}
+    lead = 2 if isinstance(op, GroupConvInteger) else 1
+    return {i - rank for i in range(lead)} if side else set[int]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import onnx
 import pytest
 from irc_compiler.compiler.frontends.onnx.reader import read_onnx
 from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.passes import attention, quantize
+from irc_compiler.compiler.passes.attention.fuse import fuse_attention
 from irc_compiler.compiler.pipeline import PASSES, optimize
 from irc_compiler.compiler.rewrite.trace import Trace
 from irc_compiler.ir.graph import Graph
@@ -212,3 +215,20 @@ def test_a_deep_model_is_no_matter() -> None:
     optimize(found, Options())
     assert time.perf_counter() - started < 60
     assert len(found) == count + 2
+
+
+def test_quantization_states_its_passes_in_order() -> None:
+    """The table of the package lists each pass of its modules, and the pipeline runs them so."""
+    rows = re.findall(r"^\| \w+ \| \w+ \| `(\w+)`", quantize.__doc__ or "", re.M)
+    defined = [str(path.stem) for path in Path(quantize.__file__).parent.glob("*.py")]
+    modules = [f"irc_compiler.compiler.passes.quantize.{name}" for name in defined]
+    order = iter(p.name for p in PASSES)
+    assert all(name in order for name in rows), rows
+    made = {p.name for p in PASSES for r in p.rules(Options()) if r.match.__module__ in modules}
+    assert made == set(rows) - {"fold_constants", "fold_constants_but_quantized"}
+
+
+def test_attention_states_its_rules() -> None:
+    stated = set(re.findall(r"`(?:\w+)\.(\w+)`", attention.__doc__ or "")) - {"Mask"}
+    rules = {rule.name for rule in fuse_attention.rules(Options())}
+    assert stated == rules - {"take_operation"}

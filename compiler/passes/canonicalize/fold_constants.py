@@ -170,5 +170,5 @@ def _constants(graph: Graph, node: int, arrays: Sequence[Array]) -> Patch:
 
 fold_constants = Pass("fold_constants", make_rules)
 fold_constants_but_quantized = Pass(
-    "fold_constants", lambda options: make_rules(options, keep_bytes=True)
+    "fold_constants_but_quantized", lambda options: make_rules(options, keep_bytes=True)
 )

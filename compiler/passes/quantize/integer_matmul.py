@@ -19,7 +19,6 @@ from ....ir.ops import (
     Add,
     Constant,
     Convert,
-    ConvInteger,
     Gemm,
     GroupConvInteger,
     MatMul,
@@ -27,11 +26,10 @@ from ....ir.ops import (
     Multiply,
 )
 from ....ir.ops.quantization.integer_products import BYTES
-from ...legality import window_of
+from ...legality import integer_form, integer_product_failure
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import Shape, dtype_of, shape_of
-from .recognize_qdq import integer_form, type_error
 from .sink_dequantize import Parts, is_single, parts
 
 _INT32_SUM_LIMIT = 1 << 31
@@ -59,14 +57,11 @@ def multiply_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     sizes = [s for s in shapes if s is not None]
     if len(operands) < 2 or len(sizes) < 2:
         return MatchFailure("an operand has no bytes, or an unknown rank")
-    for values in ([p[2] for p in known], [p[3] for p in known]):
-        spreads = [shape_of(graph, v) for v in values]
-        unknown = any(v is not None and s is None for v, s in zip(values, spreads, strict=True))
-        reason = "a rank is unknown" if unknown else type_error(made, sizes, spreads)
-        if reason is not None:
-            return MatchFailure(reason)
-    if isinstance(made, ConvInteger | GroupConvInteger) and not _is_copyable(made, sizes[1]):
-        return MatchFailure("no kernel of bytes has windows that reach so far")
+    scales = [shape_of(graph, p[2]) for p in known]
+    zero_points = [() if p[3] is None else shape_of(graph, p[3]) for p in known]
+    reason = integer_product_failure(made, sizes, scales, zero_points)
+    if reason is not None:
+        return MatchFailure(reason)
     depth = _depth(made, sizes)
     if (
         depth is None
@@ -79,12 +74,6 @@ def multiply_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if value is None:
         return MatchFailure("a scale that varies is known at run time only")
     return patch.replace(Value(node), _apply_gemm_terms(graph, patch, node, value))
-
-
-def _is_copyable(op: ConvInteger | GroupConvInteger, filters: Shape) -> bool:
-    """Whether kernels of bytes have such windows: floats have kernels for all."""
-    kernel = filters[3 if op.grouped else 2 :]
-    return all(isinstance(d, int) for d in kernel) and window_of(op.windows(kernel)).copyable
 
 
 def _bytes(graph: Graph, patch: Patch, codes: Value) -> Value | None:

@@ -10,25 +10,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....ir.dims import eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
-from ....ir.op import Array, Op
+from ....ir.op import Array
 from ....ir.ops import (
     Constant,
     Convert,
-    ConvInteger,
-    Convolution,
     Dequantize,
     Gather,
-    GroupConvInteger,
-    GroupConvolution,
-    MatMul,
-    MatMulInteger,
     Quantize,
     Round,
 )
 from ....ir.ops.quantization.integer_products import BYTES
+from ...legality import integer_form, integer_product_failure
 from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import Shape, broadcasts_to, dtype_of, same_shape, shape_of
@@ -208,48 +202,11 @@ def find_integer_product(graph: Graph, node: int) -> Patch | MatchFailure | None
     if made is None:
         return MatchFailure("no kernel multiplies bytes in this way")
     shapes = [shape_of(graph, v) for v in (a, b)]
-    zeros = [None if z is None else _shape(graph, patch, z) for z in (a_zero, b_zero)]
-    for shape, zero, given in zip(shapes, zeros, (a_zero, b_zero), strict=True):
-        if shape is None or (given is not None and zero is None):
-            return MatchFailure("a rank is unknown")
-    reason = type_error(made, [s for s in shapes if s is not None], zeros)
+    zeros = [() if z is None else _shape(graph, patch, z) for z in (a_zero, b_zero)]
+    reason = integer_product_failure(made, shapes, zeros)
     if reason is not None:
         return MatchFailure(reason)
     return patch.replace(Value(node), patch.add(made, a, b, a_zero, b_zero))
-
-
-def integer_form(op: Op) -> Op | None:
-    """The product of bytes that goes with a plain product."""
-    if isinstance(op, MatMul):
-        return MatMulInteger(op.transpose_a, op.transpose_b)
-    if isinstance(op, Convolution | GroupConvolution):
-        kind = GroupConvInteger if isinstance(op, GroupConvolution) else ConvInteger
-        return kind(op.strides, op.pads_begin, op.pads_end, op.dilations, op.auto_pad)
-    return None
-
-
-def type_error(op: Op, shapes: Sequence[Shape], spreads: Sequence[Shape | None]) -> str | None:
-    """Why scales or zero points of these shapes don't go with a product's operands, or None: they
-    may differ along the axes that the product keeps."""
-    for side, (shape, own) in enumerate(zip(shapes, spreads, strict=True)):
-        if isinstance(op, MatMulInteger):
-            if len(shape) < 2:
-                return "an operand is a vector"
-            summed = (-2 if op.transpose_a else -1, -1 if op.transpose_b else -2)[side]
-            free = {i for i in range(-len(shape), 0) if i != summed}
-        elif side == 0:
-            free = set[int]()
-        else:
-            lead = 2 if isinstance(op, GroupConvInteger) else 1
-            free = {i - len(shape) for i in range(lead)}
-        if own is None:
-            continue
-        if broadcasts_to(own, shape) is not True:
-            return "a scale or zero point does not broadcast to its operand"
-        positions = range(-len(own), 0)
-        if any(eq(own[i], 1) is not True and i not in free for i in positions):
-            return "a scale or zero point varies along an axis that is summed"
-    return None
 
 
 _RULES = (
