@@ -8,7 +8,7 @@ with two class variables more, both optional:
     file_type   its type in files, where that is not `kind`
 
 `read_model(..., extensions=[...])` registers classes for the process; a later class of the same
-kind takes the place of an earlier one. Models that were read keep theirs.
+kind replaces an earlier one. Models that were read keep theirs.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Value(NamedTuple):
 
 
 class Use(NamedTuple):
-    """One place where a value is read: an input port of a node."""
+    """One use of a value: an input port of a node."""
 
     node: int
     port: int

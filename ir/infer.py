@@ -45,7 +45,7 @@ def infer_graph(graph: Graph) -> None:
 
 
 def locate_error(error: Error, record: Node) -> Error:
-    """The same error with the node named, unless it names a place already."""
+    """The same error with the node named, unless it names its origin already."""
     if error.where is not None:
         return error
     where = record.origin or (f"{record.op.kind} {record.name!r}" if record.name else "")

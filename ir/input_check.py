@@ -25,7 +25,7 @@ from .ops.math.elementwise import INTEGERS
 from .ops.shape_inference import naming, require_dtype
 from .types import MAX_RANK, MAX_SIZE, TensorType, Type
 
-# Inputs of these names are places, counts or sizes, whichever operation reads them.
+# Inputs of these names are indices, counts or sizes, whichever operation reads them.
 _WHOLE = frozenset(
     "axes axes_mapping axis batch_indices batch_shape begin block_shape crops_begin crops_end "
     "depth diagonal_index end indices k kernel_size lengths max_output_boxes_per_class num_columns "
@@ -48,7 +48,7 @@ _MAX_CACHED_CHECKS = 4096
 def infer_checked(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type]:
     """The types of an operation's outputs; `scope` names symbols for sizes that data decides.
 
-    Error without a place where the operation refuses its inputs.
+    Error without an origin where the operation refuses its inputs.
     """
     try:
         slots = op.slots(list(facts))
@@ -172,7 +172,7 @@ def type_bytes(type_: Type) -> int | None:
 
 
 def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:
-    """ShapeError without a place where arrays of these types and shapes do not fit the operation.
+    """ShapeError without an origin where arrays of these types and shapes do not fit the operation.
 
     Not checked: what bodies need, sequences and optionals.
     """

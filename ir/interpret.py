@@ -52,13 +52,13 @@ def _interpret(
     order = graph.order()
     left = _use_counts(graph, order)
     outputs: dict[int, Any] = {}
-    places = {node: n for n, node in enumerate(graph.results)}
+    indices = {node: n for n, node in enumerate(graph.results)}
     sizes: dict[Value, int] = {}
-    kept = {graph.input(node, 0) for node in graph.results} if deliver is None else set[Value]()
+    returned = {graph.input(node, 0) for node in graph.results} if deliver is None else set[Value]()
 
     def drop(value: Value) -> None:
         values.pop(value, None)
-        if value not in kept:
+        if value not in returned:
             budget.used -= sizes.pop(value, 0)
 
     for node in order:
@@ -74,8 +74,8 @@ def _interpret(
                         size := value_bytes(array), where=_describe_origin(graph.node(node))
                     )
                     sizes[value] = size
-        if deliver is not None and node in places:
-            deliver(places[node], values.pop(Value(node)))
+        if deliver is not None and node in indices:
+            deliver(indices[node], values.pop(Value(node)))
         elif op.kind == "Result":
             outputs[node] = values[Value(node)]
         for source in sources:

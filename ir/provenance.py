@@ -40,8 +40,8 @@ def note(memory: Array, file: Hashable, offset: int = 0) -> None:
     _notes[key] = (gone, file, offset)  # a single step: no lock, which a fork might leave held
 
 
-def place_of(array: Array) -> FileSlice | None:
-    """The place of an array or of a view, None if it is not recorded."""
+def file_slice_of(array: Array) -> FileSlice | None:
+    """The bytes of a file that an array or a view holds, None if they are not recorded."""
     memory = owner(array)
     found = _notes.get(id(memory))
     if found is None or found[0]() is not memory:

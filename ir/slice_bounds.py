@@ -1,4 +1,4 @@
-"""Bounds of a slice of one axis: the one place that normalizes start and stop.
+"""Bounds of a slice of one axis: the one module that normalizes start and stop.
 
 The rule is ONNX's Slice-13 (OpenVINO's Slice-8 and StridedSlice-1 give the same elements): negative
 bounds count from the end; then a forward slice clamps both to [0, size], a backward one the start

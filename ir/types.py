@@ -230,10 +230,10 @@ def _tensors_agree(a: TensorType, b: TensorType) -> bool:
 
 def _require_broadcasts(shapes: Sequence[tuple[Dim, ...]], out: Sequence[Dim]) -> None:
     for shape in shapes:
-        for d, whole in zip(reversed(shape), reversed(out), strict=False):
+        for d, target in zip(reversed(shape), reversed(out), strict=False):
             # A size that is itself a broadcast says so when it is computed.
-            if d is not whole and not str(whole).startswith("broadcast("):
-                require.require_broadcast(d, whole, "shapes do not broadcast")
+            if d is not target and not str(target).startswith("broadcast("):
+                require.require_broadcast(d, target, "shapes do not broadcast")
 
 
 def merge(declared: Type, inferred: Type, where: str = "") -> Type:

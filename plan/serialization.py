@@ -194,8 +194,10 @@ def decode_plan(data: Json, array: Arrays = _no_arrays) -> Plan:
     fields = _fields(data, {*_PLAN, "regions", "specs", "dims"}, "a plan")
     specs: tuple[Spec, ...] = decode(tuple[Spec, ...], fields["specs"])
     plain = {name: decode(kind, fields[name]) for name, kind in _PLAN.items()}
-    whole = plain["target_key"], plain["precision"]
-    reader = _PlanDecoder(specs, [_read_dim(d) for d in _expect_list(fields["dims"])], array, whole)
+    compiled_for = plain["target_key"], plain["precision"]
+    reader = _PlanDecoder(
+        specs, [_read_dim(d) for d in _expect_list(fields["dims"])], array, compiled_for
+    )
     return Plan(**plain, regions=tuple([reader.region(r) for r in _expect_list(fields["regions"])]))
 
 
@@ -226,10 +228,10 @@ class _PlanDecoder:
         specs: Sequence[Spec],
         dims: Sequence[Expr],
         array: Arrays,
-        whole: tuple[str, str],
+        compiled_for: tuple[str, str],
     ) -> None:
         self.specs, self.exprs, self.array = specs, dims, array
-        self._target_key, self._precision = whole
+        self._target_key, self._precision = compiled_for
         self._depth = 0
 
     def body(self, data: Json) -> Plan:

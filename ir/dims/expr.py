@@ -238,9 +238,9 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         if exact is not None:
             return make(exact)
         if len(den) == 1:
-            whole, num = _split_multiples(num, next(iter(den.items())))
-            if whole:
-                return make(whole) + floordiv(make(num), divisor)
+            multiples, num = _split_multiples(num, next(iter(den.items())))
+            if multiples:
+                return make(multiples) + floordiv(make(num), divisor)
         rest = interval_of(make(add(den, num, -1)))
         if dim_bounds.interval(num)[0] >= 0 and rest[0] > 0:
             return 0
@@ -274,7 +274,7 @@ def _split_multiples(
     num: Terms, by: tuple[Monomial, int]
 ) -> tuple[dict[Monomial, int], dict[Monomial, int]]:
     """(q, r) with num = q*by + r, q taking all it can; a constant by leaves r's in [0, by)."""
-    whole: dict[Monomial, int] = {}
+    multiples: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, coefficient in num.items():
         left = divide_monomials(monomial, by[0])
@@ -285,24 +285,24 @@ def _split_multiples(
         if monomial and coefficient < 0:  # towards zero: -N//8 stays -((N + 7)//8)
             part = -(-coefficient // by[1])
         if part:
-            whole[left] = part
+            multiples[left] = part
         if coefficient != part * by[1]:
             rest[monomial] = coefficient - part * by[1]
-    return whole, rest
+    return multiples, rest
 
 
 def _divide_by_int(num: Terms, divisor: int) -> Dim:
     if divisor < 0:
         num, divisor = add({}, num, -1), -divisor
     terms, rest = _split_multiples(num, ((), divisor))
-    whole, constant = make(terms), rest.pop((), 0)
+    multiples, constant = make(terms), rest.pop((), 0)
     if not rest:
-        return whole  # the constant is in [0, divisor)
+        return multiples  # the constant is in [0, divisor)
     factor = gcd(*rest.values(), divisor)
     rest = {monomial: coefficient // factor for monomial, coefficient in rest.items()}
     constant, divisor = constant // factor, divisor // factor
     if divisor == 1:
-        return whole + make(rest) + constant
+        return multiples + make(rest) + constant
     sign = 1
     if rest[min(rest, key=order)] < 0:  # floor(-x/c) = -floor((x + c-1)/c)
         rest, constant, sign = add({}, rest, -1), divisor - 1 - constant, -1
@@ -312,9 +312,9 @@ def _divide_by_int(num: Terms, divisor: int) -> Dim:
         assert isinstance(call, Call)
         top, b = args_of(call)
         rest = {m: c for m, c in rest.items() if m != inner[0]}
-        return whole + sign * floordiv(top + b * (make(rest) + constant), b * divisor)
+        return multiples + sign * floordiv(top + b * (make(rest) + constant), b * divisor)
     top = make(add(rest, {(): constant} if constant else {}))
-    return whole + sign * _call("floordiv", (top, divisor))
+    return multiples + sign * _call("floordiv", (top, divisor))
 
 
 def _by_int(monomial: Monomial) -> bool:
@@ -352,8 +352,10 @@ def _build_extreme(kind: str, a: Dim, b: Dim) -> Dim:
     # Within one side nothing is superfluous already.
     right = _list_call_args(kind, b)
     left = [x for x in _list_call_args(kind, a) if not any(_is_beyond(kind, y, x) for y in right)]
-    kept = left + [y for y in right if not any(_is_beyond(kind, x, y) for x in left)]
-    return kept[0] if len(kept) == 1 else _call(kind, tuple(sorted(kept, key=_sort_key)))
+    operands = left + [y for y in right if not any(_is_beyond(kind, x, y) for x in left)]
+    return (
+        operands[0] if len(operands) == 1 else _call(kind, tuple(sorted(operands, key=_sort_key)))
+    )
 
 
 def _is_beyond(kind: str, a: Dim, b: Dim) -> bool:
@@ -392,19 +394,21 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         return a
     left = [x for x in _list_call_args("broadcast", a) if x != 1]
     right = [y for y in _list_call_args("broadcast", b) if y != 1 and y not in left]
-    kept = sorted(left + right, key=_sort_key)
+    operands = sorted(left + right, key=_sort_key)
     # min(n, 64) besides n is n wherever the two broadcast.
-    kept = [
-        x for x in kept if [type(g) for g in _list_call_args("min", x) if g not in kept] != [int]
+    operands = [
+        x
+        for x in operands
+        if [type(g) for g in _list_call_args("min", x) if g not in operands] != [int]
     ]
     # A size known not to be 1 is the whole result. Of several, which must be equal, an int says
     # most; ints sort last.
-    for x in reversed(kept):
+    for x in reversed(operands):
         if not differ(x, 1):
             continue
-        if any(differ(y, 1) and differ(x, y) for y in kept):
+        if any(differ(y, 1) and differ(x, y) for y in operands):
             raise ShapeError("sizes do not broadcast", got=f"{a} and {b}", expected="equal or 1")
         return x
-    if not kept:
+    if not operands:
         return 1
-    return kept[0] if len(kept) == 1 else _call("broadcast", tuple(kept))
+    return operands[0] if len(operands) == 1 else _call("broadcast", tuple(operands))

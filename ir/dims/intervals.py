@@ -133,8 +133,8 @@ def _bound_relaxed(terms: Terms, level: int) -> Interval:
     slope: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, coefficient in terms.items():
-        kept = tuple(item for item in monomial if item[0] != call)
-        (rest if len(kept) == len(monomial) else slope)[kept] = coefficient
+        cofactors = tuple(item for item in monomial if item[0] != call)
+        (rest if len(cofactors) == len(monomial) else slope)[cofactors] = coefficient
     sign = interval(slope, level + 1)
     args = [terms_of(arg) for arg in call.args]
 
@@ -152,8 +152,8 @@ def _bound_relaxed(terms: Terms, level: int) -> Interval:
         lo, hi = (down[0], up[1]) if sign[0] >= 0 else (up[0], down[1])
         return (lo if lo == -inf else -((-lo) // divisor)), (hi if hi == inf else hi // divisor)
     if interval(args[0], level + 1)[0] >= 0 and interval(args[1], level + 1)[0] >= 0:
-        none, whole = at({}), at(args[0])
-        return (none[0], whole[1]) if sign[0] >= 0 else (whole[0], none[1])
+        without, with_arg = at({}), at(args[0])
+        return (without[0], with_arg[1]) if sign[0] >= 0 else (with_arg[0], without[1])
     return -inf, inf
 
 

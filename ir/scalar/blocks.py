@@ -25,10 +25,10 @@ def iterate_blocks(shape: Sequence[int]) -> Iterator[tuple[slice, ...]]:
         yield tuple(map(slice, shape))
         return
     rest, size, step = shape[axis:], shape[axis - 1], max(BLOCK_ELEMENTS // inner, 1)
-    for place in np.ndindex(*shape[: axis - 1]):
+    for index in np.ndindex(*shape[: axis - 1]):
         for start in range(0, size, step):
             yield (
-                *(slice(i, i + 1) for i in place),
+                *(slice(i, i + 1) for i in index),
                 slice(start, min(start + step, size)),
                 *map(slice, rest),
             )
@@ -44,10 +44,10 @@ def map_blocks(
     if prod(shape) <= BLOCK_ELEMENTS:
         found = function(list(arrays))
         return [v if v.shape == shape else np.broadcast_to(v, shape).copy() for v in found]
-    whole = [a.reshape((1,) * (len(shape) - a.ndim) + a.shape) for a in arrays]
+    operands = [a.reshape((1,) * (len(shape) - a.ndim) + a.shape) for a in arrays]
     outputs: list[Array] = []
     for block in iterate_blocks(shape):
-        found = function([a[_restrict(block, a.shape)] for a in whole])
+        found = function([a[_restrict(block, a.shape)] for a in operands])
         outputs = outputs or [np.empty(shape, v.dtype) for v in found]
         for out, value in zip(outputs, found, strict=True):
             out[block] = value

@@ -106,12 +106,14 @@ class Builder:
                 needed.add(i)
                 if self._instrs[i].op != "input":
                     needed.update(self._instrs[i].args)
-        place = {old: new for new, old in enumerate(sorted(needed))}
+        numbers = {old: new for new, old in enumerate(sorted(needed))}
         instrs = [
-            i if i.op == "input" else Instr(i.op, tuple(place[a] for a in i.args), i.dtype, i.value)
+            i
+            if i.op == "input"
+            else Instr(i.op, tuple(numbers[a] for a in i.args), i.dtype, i.value)
             for i in (self._instrs[old] for old in sorted(needed))
         ]
-        return Program(tuple(instrs), tuple(place[r.index] for r in results))
+        return Program(tuple(instrs), tuple(numbers[r.index] for r in results))
 
     def _add(self, instr: Instr) -> Ref:
         found = self._known.get(instr)

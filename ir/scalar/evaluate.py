@@ -185,8 +185,8 @@ def _round_to_odd(array: Array) -> Array:
     bits = near.view(np.int32) if near.ndim else near.reshape(1).view(np.int32).reshape(())
     fix = (back != exact) & ~np.isnan(exact) & (bits & 1 == 0)
     step = np.where(np.abs(back) > np.abs(exact), -1, 1).astype(np.int32)
-    odd = np.asarray(np.where(fix, bits + step, bits))
-    return odd.reshape(-1).view(np.float32).reshape(odd.shape)
+    rounded_bits = np.asarray(np.where(fix, bits + step, bits))
+    return rounded_bits.reshape(-1).view(np.float32).reshape(rounded_bits.shape)
 
 
 _ROOT_HALF: Final = np.sqrt(np.longdouble(0.5))
@@ -201,17 +201,19 @@ def _erf(x: Array) -> Array:
 
 def _gelu(x: Array) -> Array:
     """x erfc(-x / sqrt 2) / 2; what -x / sqrt 2 lost in rounding counts in the tail."""
-    held = np.clip(x, -40.0, 40.0)
-    z = held * -math.sqrt(0.5)
-    lost = (held.astype(np.longdouble) * -_ROOT_HALF - z).astype(np.float64)
+    clamped = np.clip(x, -40.0, 40.0)
+    z = clamped * -math.sqrt(0.5)
+    lost = (clamped.astype(np.longdouble) * -_ROOT_HALF - z).astype(np.float64)
     tail = np.asarray(np.frompyfunc(math.erfc, 1, 1)(z), dtype=np.float64)
     tail = tail - 2 / math.sqrt(math.pi) * np.exp(-z * z) * lost
     return np.where(np.isneginf(x), -0.0, 0.5 * x * tail)
 
 
 def _round_away(x: Array) -> Array:
-    whole = np.trunc(x)  # of what is between -1 and 0 that is -0.0, which a sum with 0 is not
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x).astype(x.dtype), whole)
+    truncated = np.trunc(x)  # of what is between -1 and 0 that is -0.0, which a sum with 0 is not
+    return np.where(
+        np.abs(x - truncated) >= 0.5, truncated + np.copysign(1, x).astype(x.dtype), truncated
+    )
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:

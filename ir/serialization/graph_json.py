@@ -1,6 +1,6 @@
 """Operations with graphs inside (control flow) as JSON and back; dataclass_json.py does all others.
 
-Nodes are listed producers first and named by their place in the list. Constants' arrays stand
+Nodes are listed producers first and named by their index in the list. Constants' arrays stand
 elsewhere: `keep` takes one and returns its number, `array` gives it back. Reading trusts nothing:
 VerificationError for whatever is not the text of a graph.
 """

@@ -139,8 +139,8 @@ def read_op(cls: type[Op], fields: dict[str, Any], bodies: Sequence[Graph]) -> O
 
 
 def read_attributes(line: str, at: int) -> tuple[dict[str, Any], int]:
-    """Names with JSON values from ` {name=value, ...}` at a place of a line (or nothing), and where
-    they end. A bare word (an element type, a digest) denotes itself."""
+    """Names with JSON values from ` {name=value, ...}` at an offset of a line (or nothing), and
+    where they end. A bare word (an element type, a digest) denotes itself."""
     fields: dict[str, Any] = {}
     if not line.startswith(" {", at):
         return fields, at
@@ -243,7 +243,7 @@ def read_program(text: Any) -> Program:
     return Program(instrs, found)
 
 
-def _read_instr(words: list[str], place: int) -> Instr:
+def _read_instr(words: list[str], position: int) -> Instr:
     dtype, op, *rest = words
     if op == "const":
         (value,) = rest
@@ -251,7 +251,7 @@ def _read_instr(words: list[str], place: int) -> Instr:
     count = 1 if op == "input" else SCALAR_OPS[op]
     if len(rest) != count:
         raise ValueError(op)
-    limit = 1 << 16 if op == "input" else place
+    limit = 1 << 16 if op == "input" else position
     return Instr(op, tuple(_index(r, limit) for r in rest), DType(dtype))
 
 

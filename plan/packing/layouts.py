@@ -19,7 +19,7 @@ from ..ranges import BLOCK, MAX_PANEL, Range
 WHOLE_SUM: Final = 1 << 25
 # Bytes of the sum of a column.
 SUM_BYTES: Final = 4
-# Channels of which 16 places fill one register of bytes at most.
+# Channels of which 16 pixels fill one register of bytes at most.
 _MAX_TAIL_CHANNELS = 4
 
 
@@ -47,7 +47,7 @@ class PackedB:
 
 @dataclass(frozen=True)
 class PackedConv:
-    """Filters as panels of `nr` output channels; K runs over taps (kernel place, then channel).
+    """Filters as panels of `nr` output channels; K runs over taps (kernel position, then channel).
 
     Not `grouped`: [O, C, kernel...] is one matrix of (kernel..., C) x O. `grouped`: [G, O, C,
     kernel...] is one such matrix per group. `depthwise` (grouped, C = 1): [G, O, 1, kernel...] is

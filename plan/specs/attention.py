@@ -29,7 +29,7 @@ class AttentionSpec(Spec):
     Operands walk (batch..., queries, head_size), (batch..., keys, head_size), (batch..., keys,
     value_size), (batch..., queries, keys), the sink's (batch..., queries), and (batch..., queries,
     value_size); strides of 0 share heads, masks and sinks. All last strides but the mask's and the
-    sink's are 1. A boolean mask puts `masked_value` in the place of x where it is false. `causal`:
+    sink's are 1. A boolean mask puts `masked_value` instead of x where it is false. `causal`:
     query q sees keys 0..q + causal only. A row whose every x is -inf, or that sees no key, is NaN,
     or 0 if `zero_masked_rows`; without any keys it is 0. A sink is one more x per query, whose
     value is 0.

@@ -30,13 +30,13 @@ from .checks import (
     types_of,
 )
 
-# Places of a row, and rows, that copies of data reach over at most.
+# Pixels of a row, and rows, that copies of data reach over at most.
 _REACH = 1 << 10
 
 
 @dataclass(frozen=True)
 class Window:
-    """How windows slide over the spatial axes: output place o and tap k meet the data at
+    """How windows slide over the spatial axes: output pixel o and tap k meet the data at
     o * stride - pad + k * dilation. Paddings at the end follow from the sizes."""
 
     ranges: ClassVar[Mapping[str, Range]] = {
@@ -53,7 +53,7 @@ class Window:
 
     @property
     def copyable(self) -> bool:
-        """Whether the places that some windows see together are few enough to be copied."""
+        """Whether the pixels that some windows read together are few enough to be copied."""
         reach = self.strides[-1] + (self.kernel[-1] - 1) * self.dilations[-1]
         return reach <= _REACH and math.prod(self.kernel[:-1]) <= _REACH
 

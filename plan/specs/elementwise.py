@@ -17,7 +17,7 @@ from .checks import require_types, types_of
 
 @dataclass(frozen=True)
 class ElementwiseSpec(Spec):
-    """Every output element from the input elements at the same place of the iteration space.
+    """Every output element from the input elements at the same index of the iteration space.
 
     With a program of one "input" and one result this is a strided copy: a transpose, a slice, a
     broadcast, a piece of a concatenation.

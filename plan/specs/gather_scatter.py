@@ -88,8 +88,8 @@ class GatherScatterSpec(Spec):
         return (self.data, *self.indices, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        whole = (*self.axes, *self.indexed_sizes)
-        ends = (self.axes, whole) if self.is_scatter else (whole, self.axes)
+        space = (*self.axes, *self.indexed_sizes)
+        ends = (self.axes, space) if self.is_scatter else (space, self.axes)
         return [ends[0], *[self.axes] * len(self.indices), ends[1]]
 
     def reduced_axes(self) -> tuple[Size, ...]:

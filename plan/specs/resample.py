@@ -17,7 +17,7 @@ from .checks import spec_error
 PADDING = ("constant", "edge", "reflect", "symmetric")
 PICKING = ("nearest", *PADDING)
 COMPUTING = ("linear", "cubic", "mean", "max")
-# How Interpolate's places follow from positions, and how "nearest" rounds them.
+# How Interpolate's input coordinates follow from output positions, and how "nearest" rounds them.
 PLACES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 
@@ -26,7 +26,7 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple
 class ResampleSpec(Spec):
     """out[o, i, m, e] from data[o, ., m, e], where i in 0..count and `.` runs over `axis` elements.
 
-    nearest, linear, cubic: the elements around the place of i, which is computed in f32 as
+    nearest, linear, cubic: the elements around the coordinate of i, which is computed in f32 as
     Interpolate says, by `places`, and for `scale` None with count / axis; nearest rounds it by
     `rounding`, cubic's coefficient is `coefficient`; with count = axis it is element i. Positions
     outside are the edge.

@@ -183,8 +183,8 @@ class OperandBounds:
                 known[step.spec] = access_terms(step.spec)
             of = [dims[d] for d in step.dims]
             for axis, split in step.spec.split_axes():
-                whole, blocks, each = (table.size(s, of) for s in (axis, *split))
-                splits.append((whole, blocks, each, len(counts)))
+                extent, blocks, each = (table.size(s, of) for s in (axis, *split))
+                splits.append((extent, blocks, each, len(counts)))
             for space, stride, offset in known[step.spec]:
                 sizes += [one, *(table.size(s, of) for s in space)]
                 strides += [zero, *(table.size(s, of) for s in stride)]
@@ -250,15 +250,15 @@ class OperandBounds:
                 where=names.operand(operand),
                 got=int(size.min()),
             )
-        whole, blocks, each = (values[p] for p in self._splits.T[:3])
-        wrong = (whole != blocks * each) | (blocks.astype(np.float64) * each > MAX_SIZE)
+        extent, blocks, each = (values[p] for p in self._splits.T[:3])
+        wrong = (extent != blocks * each) | (blocks.astype(np.float64) * each > MAX_SIZE)
         if wrong.any():
             n = int(wrong.argmax())
             raise VerificationError(
                 "the parts of an axis are not the whole",
                 where=names.operand(int(self._splits[n, 3])),
                 got=f"{blocks[n]} by {each[n]}",
-                expected=int(whole[n]),
+                expected=int(extent[n]),
             )
 
     def _find_empty(self, size: Ints, rows_not_run: set[int], names: RegionNames) -> Any:

@@ -16,7 +16,7 @@ _KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
 def verify_buffer(
     region: Region, constants: Sequence[PlanConstant], b: int, buffer: Buffer, where: str
 ) -> None:
-    """Kind, type, sizes, place and lifetime of one buffer."""
+    """Kind, type, sizes, location and lifetime of one buffer."""
     here = f"{where}, buffer {b} ({buffer.name})"
     if buffer.kind not in _KINDS:
         raise plan_error("a buffer's kind is not known", here, buffer.kind, ", ".join(_KINDS))

@@ -45,7 +45,7 @@ def _verify_layout(
     layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
     packed = spec.packed_operands().get(n)
     wanted = None if packed is None else packed.layout
-    # Filters of one place are panels of a plain matrix.
+    # Filters of one tap are panels of a plain matrix.
     point = False
     if isinstance(wanted, PackedB) and not wanted.column_sums:
         point = layout == PackedConv(wanted.nr, kr=wanted.kr)

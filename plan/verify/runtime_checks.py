@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.errors import ShapeError
 from ..plan import ControlStep, Region, SizeCheck
 
-# What a CHECK step ends the run with, by its place among the native steps.
+# What a CHECK step ends the run with, by its index among the native steps.
 FailingAsserts = Mapping[int, partial[ShapeError]]
 
 
@@ -39,7 +39,7 @@ class SizeChecks:
         return found
 
     def steps_guarded_by(self, row: int) -> range:
-        """The native steps that run behind this CHECK only, by their places."""
+        """The native steps that run behind this CHECK only, by their indices."""
         step = self._region.steps[self._kernels[row]]
         assert isinstance(step, ControlStep)
         return range(row + 1, bisect_left(self._kernels, step.target))

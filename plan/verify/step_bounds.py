@@ -25,7 +25,7 @@ MAX_BROADCAST_REDUCTION: Final = 1 << 34
 
 
 class StepBounds:
-    """The bounds of a region's native steps. `position`: a size's place in the list of values;
+    """The bounds of a region's native steps. `position`: a size's index in the list of values;
     `starts`: where each step's operands begin in the list of all."""
 
     def __init__(

@@ -19,7 +19,7 @@ class StridedAccess:
     terms: tuple[tuple[int, int], ...]
 
     def range_in_period(self, period: int) -> tuple[int, int] | None:
-        """The first and the last place, counted from a multiple of `period`, on which all elements
+        """The first and the last offset, counted from a multiple of `period`, on which all elements
         fall; None where they fall beyond the next multiple."""
         inner = [(size - 1) * stride for size, stride in self.terms if stride % period]
         first = (self.offset + sum(min(0, span) for span in inner)) % period

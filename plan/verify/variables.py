@@ -73,9 +73,9 @@ def define_variables(
         defined.add(v.slot)
 
 
-def _verify_rows(plan: Plan, v: Variable, held: TensorType, where: str) -> None:
+def _verify_rows(plan: Plan, v: Variable, slot_type: TensorType, where: str) -> None:
     """The order of a variable's axes, and the input that says which of its rows a run reads."""
-    if v.axes and (held.rank is None or sorted(v.axes) != list(range(held.rank))):
+    if v.axes and (slot_type.rank is None or sorted(v.axes) != list(range(slot_type.rank))):
         raise VerificationError("a variable's axes are not a permutation", where=where, got=v.axes)
     if v.rows is None:
         return
@@ -85,5 +85,5 @@ def _verify_rows(plan: Plan, v: Variable, held: TensorType, where: str) -> None:
     type_ = port.type
     if not isinstance(type_, TensorType) or type_.rank != 1 or type_.dtype not in _INDICES:
         raise VerificationError("a variable's rows are not indices", where=where, got=str(type_))
-    if held.rank is None or not 0 <= v.row_axis < held.rank:
+    if slot_type.rank is None or not 0 <= v.row_axis < slot_type.rank:
         raise VerificationError("a variable has no such axis", where=where, got=v.row_axis)

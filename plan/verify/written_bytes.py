@@ -97,15 +97,15 @@ def normalize_piece(start: int, terms: Sequence[tuple[int, int]], length: int) -
         if size > 1 and stride:
             axes.append((size, abs(stride)))
     axes.sort(key=lambda axis: axis[1])
-    kept: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for size, stride in axes:
-        if not kept and stride <= length:
+        if not merged and stride <= length:
             length += (size - 1) * stride
-        elif kept and stride == kept[-1][0] * kept[-1][1]:
-            kept[-1] = (kept[-1][0] * size, kept[-1][1])
+        elif merged and stride == merged[-1][0] * merged[-1][1]:
+            merged[-1] = (merged[-1][0] * size, merged[-1][1])
         else:
-            kept.append((size, stride))
-    return start, tuple(kept), length
+            merged.append((size, stride))
+    return start, tuple(merged), length
 
 
 # Per axis: the first index, the step and how many.
@@ -144,12 +144,12 @@ def grid_of(piece: Piece, shape: Sequence[int]) -> Grid | None:
         axis = next((n for n, size in enumerate(sizes) if 0 < size <= stride), len(shape) - 1)
         if stride == 1:  # a block: whole inner axes, and a part of the one around them
             axis = next((n for n, size in enumerate(sizes) if 0 < size < count), len(shape) - 1)
-            count, odd = divmod(count, sizes[axis])
-            if odd or any(first[axis + 1 :]) or not found.keys().isdisjoint(range(axis, 99)):
+            count, remainder = divmod(count, sizes[axis])
+            if remainder or any(first[axis + 1 :]) or not found.keys().isdisjoint(range(axis, 99)):
                 return None
             found.update({n: (0, 1, shape[n]) for n in range(axis + 1, len(shape))})
             stride = sizes[axis]
-        step, odd = divmod(stride, sizes[axis])
+        step, remainder = divmod(stride, sizes[axis])
         # An axis that is walked from end to end, and then the next one around it, is one term.
         while axis > 0 and axis not in found and first[axis] + (count - 1) * step >= shape[axis]:
             inner, uneven = divmod(shape[axis], step)
@@ -157,7 +157,7 @@ def grid_of(piece: Piece, shape: Sequence[int]) -> Grid | None:
                 return None
             found[axis] = (first[axis], step, inner)
             axis, step, count = axis - 1, 1, count // inner
-        if odd or axis in found or first[axis] + (count - 1) * step >= shape[axis]:
+        if remainder or axis in found or first[axis] + (count - 1) * step >= shape[axis]:
             return None
         found[axis] = (first[axis], step, count)
     return tuple(found.get(n, (first[n], 1, 1)) for n in range(len(shape)))

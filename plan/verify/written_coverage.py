@@ -93,8 +93,8 @@ class Coverage:
         counted = self._count(sizes)
         rest = set(self._rest)
         for root, operand, b in self._single:
-            whole = sizes.nbytes[b] == sizes.nbytes[root] and self.tables.itemsize[b] > 0
-            if not (counted[operand] == sizes.elements[b] and whole):
+            fills_root = sizes.nbytes[b] == sizes.nbytes[root] and self.tables.itemsize[b] > 0
+            if not (counted[operand] == sizes.elements[b] and fills_root):
                 rest.add(root)
         rest = {r for r in rest if sizes.nbytes[r] > 0}
         for root, source, operand in self._appended if rest else ():
@@ -183,8 +183,8 @@ class _Pieces:
             for n in sorted({n for steps in touching for n in steps}):
                 self.touch(n, state)
         for root in self.roots.intersection(self.of.outputs):
-            whole = (0, (), int(self.sizes.nbytes[root]))
-            if not (state.of(root).holds(*whole) or self.is_filled(root, state)):
+            full_range = (0, (), int(self.sizes.nbytes[root]))
+            if not (state.of(root).holds(*full_range) or self.is_filled(root, state)):
                 self.missing.add(root)
         return frozenset(self.missing)
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import VerificationError
-from ...ir.provenance import owner, place_of
+from ...ir.provenance import file_slice_of, owner
 from ...plan.plan import Plan, PlanConstant
 from ...plan.specs.base import Spec
 from ...plan.target import Target
@@ -343,7 +343,7 @@ def make_constant(c: PlanConstant, source: Array, *, threads: int | None = None)
     ready = source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative
     # A small view would keep all of a large file's memory alive.
     if ready and 2 * source.nbytes >= owner(source).nbytes:
-        return source if place_of(source) is None else _share(c, source, lambda: source)
+        return source if file_slice_of(source) is None else _share(c, source, lambda: source)
     return _share(c, source, lambda: np.array(source, wanted, order="C"))
 
 
@@ -354,13 +354,13 @@ def _pack(c: PlanConstant, source: Array, threads: int | None) -> Array:
 
 
 def _share(c: PlanConstant, source: Array, make: Callable[[], Array]) -> Array:
-    """What `make` gives, made once per place in a file, or per source array, and constant."""
-    place = place_of(source)
-    who = id(source) if place is None else place
+    """What `make` gives, made once per slice of a file, or per source array, and constant."""
+    file_slice = file_slice_of(source)
+    who = id(source) if file_slice is None else file_slice
     key = (who, c.dtype, c.shape, c.layout, c.transposed, c.rounds)
     found = _packed.get(key)
-    # An id may be used again by another array, a place identifies its numbers.
-    if found is not None and (place is not None or found[0]() is source):
+    # An id may be used again by another array, a slice of a file identifies its numbers.
+    if found is not None and (file_slice is not None or found[0]() is source):
         if (made := found[1]()) is not None:
             return made
     made = make()

@@ -14,7 +14,7 @@ import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc_compiler.ir.provenance import note, place_of
+from irc_compiler.ir.provenance import file_slice_of, note
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -122,12 +122,14 @@ def test_places_follow_views_and_die_with_their_memory() -> None:
     memory = np.arange(24, dtype=np.float32)
     note(memory, "file", 100)
     view = memory[4:].reshape(4, 5).T
-    place = place_of(view)
+    found = file_slice_of(view)
     assert (
-        place is not None and place.start == 116 and place == place_of(memory[4:].reshape(4, 5).T)
+        found is not None
+        and found.start == 116
+        and found == file_slice_of(memory[4:].reshape(4, 5).T)
     )
-    assert place != place_of(memory[4:].reshape(4, 5))
-    assert place_of(memory.copy()) is None
+    assert found != file_slice_of(memory[4:].reshape(4, 5))
+    assert file_slice_of(memory.copy()) is None
     other = np.arange(24, dtype=np.float32)
     del memory, view
-    assert place_of(other) is None
+    assert file_slice_of(other) is None

@@ -72,7 +72,7 @@ def decompose_strided_slice(
             cuts.append((entry.axis, first, first + 1 if first != -1 else AXIS_END, 1))
             dropped.append(entry.axis)
             continue
-        elif not entry.whole:
+        elif not entry.full:
             first, last = op.bounds_of(i, firsts[i], lasts[i], steps[i])
             if (first, last, steps[i]) != (0, AXIS_END, 1):
                 cuts.append((entry.axis, first, last, steps[i]))

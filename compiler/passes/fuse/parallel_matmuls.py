@@ -20,7 +20,7 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.op import Array
 from ....ir.ops import Constant, Convert, Gemm, MatMul, VariadicSplit
-from ....ir.provenance import FileSlice, note, place_of
+from ....ir.provenance import FileSlice, file_slice_of, note
 from ...legality import is_elementwise
 from ...options import Options
 from ...rewrite.engine import Pass, Rule
@@ -228,7 +228,7 @@ def _merge_matmuls(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch
 def _side_by_side(arrays: Sequence[Array], dtype: DType, axis: int) -> Constant:
     """Arrays as one. Where all come from files, so does it: models of equal files share it."""
     joined = np.concatenate(arrays, axis)
-    slices: list[FileSlice | None] = [place_of(a) for a in arrays]
+    slices: list[FileSlice | None] = [file_slice_of(a) for a in arrays]
     if all(p is not None for p in slices):
         note(joined, ("side by side", axis, *slices))
     return Constant.of(joined, dtype)

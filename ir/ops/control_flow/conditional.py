@@ -1,6 +1,6 @@
 """Control flow with bodies: If, and what it shares with loops.
 
-Port maps name external inputs by the node's input port and body values by their place in the
+Port maps name external inputs by the node's input port and body values by their index in the
 body's `parameters` and `results`, so that they survive renumbering. A body's own Parameters carry
 declared types; `infer` refines a copy of the body with what is known outside.
 """
@@ -69,7 +69,7 @@ def joined_type(op: Op, a: Type, b: Type) -> Type:
         return common_type(op, a, b)
     if a.dtype is not b.dtype:
         raise ShapeError(
-            "values of one place (both branches of an If, say) differ in element type",
+            "values of one port (both branches of an If, say) differ in element type",
             got=f"{a} and {b}",
             expected="one element type",
         )
@@ -115,7 +115,7 @@ def check_count(what: str, got: int, expected: int) -> None:
 
 @dataclass(frozen=True)
 class Fail(Op):
-    """In the place of a branch that cannot work with the sizes it would be given: taking it is an
+    """Instead of a branch that cannot work with the sizes it would be given: taking it is an
     error (dialect). The compiler writes it, no model file holds it."""
 
     kind: ClassVar[str] = "Fail"
@@ -156,7 +156,7 @@ class If(Op):
     """One of two bodies, by a condition of one boolean.
 
     `then_inputs[i]` is the node's input port that feeds parameter i of the then body (port 0 is
-    the condition); `then_outputs[k]` is the place of its result that is output k. So for else.
+    the condition); `then_outputs[k]` is the index of its result that is output k. So for else.
     A branch that fails has no say in the types.
     """
 

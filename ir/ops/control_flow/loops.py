@@ -178,9 +178,9 @@ class _IteratingOp(Op):
             fed = [self._body_input(i, values, carried, iteration) for i in range(len(self.ports))]
             results = body(fed)
             carried = {i: results[self.ports[i].back] for i in carried}
-            for kept, output in zip(joined, self.results, strict=True):
+            for slices, output in zip(joined, self.results, strict=True):
                 if output.mode == "joined":
-                    kept.append(results[output.result])
+                    slices.append(results[output.result])
                     kept_bytes += value_bytes(results[output.result])
             budget.used = before
             carried_bytes = sum(map(value_bytes, carried.values()))
@@ -188,8 +188,8 @@ class _IteratingOp(Op):
             go = keep_going < 0 or bool(np.asarray(results[keep_going]).reshape(-1)[0])
             iteration += 1
         return tuple(
-            self._collect(output, kept, results, carried, values)
-            for output, kept in zip(self.results, joined, strict=True)
+            self._collect(output, slices, results, carried, values)
+            for output, slices in zip(self.results, joined, strict=True)
         )
 
     def _body_input(
@@ -214,14 +214,14 @@ class _IteratingOp(Op):
     def _collect(
         self,
         output: BodyOutput,
-        kept: list[Array],
+        slices: list[Array],
         results: list[Any],
         carried: dict[int, Any],
         values: Sequence[Any],
     ) -> Any:
-        if output.mode == "joined" and kept:
-            order = kept if output.stride > 0 else kept[::-1]
-            charge_bytes(value_bytes(kept), f"{len(kept)} parts joined")
+        if output.mode == "joined" and slices:
+            order = slices if output.stride > 0 else slices[::-1]
+            charge_bytes(value_bytes(slices), f"{len(slices)} parts joined")
             return np.concatenate(order, axis=output.axis)
         if output.mode == "joined":
             return self._empty_result(output, values)
@@ -321,7 +321,7 @@ class TensorIterator(_IteratingOp):
 class Loop(_IteratingOp):
     """Iterates at most `trip_count` times (-1: without limit) while the condition holds.
 
-    Ports 0 and 1 are trip count and first condition; `condition` is the place of the body's
+    Ports 0 and 1 are trip count and first condition; `condition` is the index of the body's
     result that says whether to go on.
     """
 

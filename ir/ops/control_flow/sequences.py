@@ -47,10 +47,10 @@ def common_type(op: Op, a: Type, b: Type) -> Type:
     if isinstance(a, MapType) and isinstance(b, MapType) and a.key is b.key:
         return MapType(a.key, common_type(op, a.element, b.element))
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
-        raise ShapeError("values of one place differ in type", got=f"{a} and {b}")
+        raise ShapeError("values of one port differ in type", got=f"{a} and {b}")
     if a.dtype is not b.dtype and DType.dynamic not in (a.dtype, b.dtype):
         raise ShapeError(
-            "values of one place (both branches of an If, say) differ in element type",
+            "values of one port (both branches of an If, say) differ in element type",
             got=f"{a} and {b}",
             expected="one element type",
         )
@@ -70,7 +70,7 @@ def element_of(fact: Fact) -> Type:
     return fact.type.element
 
 
-def place_of(position: Array | None, count: int, default: int) -> int:
+def resolve_position(position: Array | None, count: int, default: int) -> int:
     """A position in a list, from 0; ExecutionError where there is none such."""
     at = default if position is None else int_of(position)
     if not -count <= at < count:
@@ -126,7 +126,7 @@ class SequenceAt(Op):
         return (refresh_symbols(self, element_of(sequence)),)
 
     def evaluate(self, sequence: list[Any], position: Array) -> tuple[Any, ...]:
-        return (sequence[place_of(position, len(sequence), 0)],)
+        return (sequence[resolve_position(position, len(sequence), 0)],)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class SequenceErase(Op):
         return (sequence.type,)
 
     def evaluate(self, sequence: list[Any], position: Array | None = None) -> tuple[Any, ...]:
-        at = place_of(position, len(sequence), -1)
+        at = resolve_position(position, len(sequence), -1)
         charge_bytes(3 * _REFERENCE_BYTES * len(sequence), f"{len(sequence)} elements")
         return ([*sequence[:at], *sequence[at + 1 :]],)
 

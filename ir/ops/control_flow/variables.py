@@ -135,8 +135,8 @@ def take_rows(value: Array, indices: Array, axis: int) -> Array:
         return np.take(value, found, axis)
     shape = [len(found) if n == axis else size for n, size in enumerate(value.shape)]
     taken = np.zeros(shape, value.dtype)
-    place = (slice(None),) * axis
-    taken[(*place, valid)] = np.take(value, found[valid], axis)
+    leading = (slice(None),) * axis
+    taken[(*leading, valid)] = np.take(value, found[valid], axis)
     return taken
 
 

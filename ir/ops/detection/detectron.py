@@ -346,8 +346,8 @@ class ExperimentalDetectronTopKROIs(Op):
         self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
     ) -> int:
         probs = inputs[1]
-        kept = outputs[0].elements * outputs[0].dtype.numpy.itemsize
-        return kept + (0 if probs is None else 20 * probs.elements)
+        output_bytes = outputs[0].elements * outputs[0].dtype.numpy.itemsize
+        return output_bytes + (0 if probs is None else 20 * probs.elements)
 
     def infer(self, rois: Fact, probs: Fact) -> tuple[Type, ...]:
         dtype = _check(("rois", rois, 2), ("probs", probs, 1))

@@ -28,7 +28,7 @@ from .box_overlap import charge_kept, order_by_score
 
 
 class _Chosen(NamedTuple):
-    """One box: its image, class, place within the image, score and corners."""
+    """One box: its image, class, index within the image, score and corners."""
 
     image: int
     label: int
@@ -39,8 +39,8 @@ class _Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class _ChoosingBoxes(Op):
-    """Rows (class, score, x0, y0, x1, y1) [boxes, 6], places [boxes, 1] in the flattened boxes, and
-    the number of boxes of each image."""
+    """Rows (class, score, x0, y0, x1, y1) [boxes, 6], indices [boxes, 1] into the flattened boxes,
+    and the number of boxes of each image."""
 
     outputs: ClassVar[tuple[Port, ...]] = (
         Port("selected_outputs"),
@@ -105,14 +105,14 @@ class _ChoosingBoxes(Op):
         return rows
 
     def _outputs(
-        self, rows: Sequence[_Chosen], places: Sequence[int], counts: Sequence[int], dtype: Any
+        self, rows: Sequence[_Chosen], indices: Sequence[int], counts: Sequence[int], dtype: Any
     ) -> tuple[Array, ...]:
         values: Array = np.empty((len(rows), 6), np.float64)
         for n, c in enumerate(rows):
             values[n, 0], values[n, 1], values[n, 2:] = c.label, c.score, c.box
         return (
             narrow_array(values, dtype),
-            np.array(places, self.output_type.numpy).reshape(-1, 1),
+            np.array(indices, self.output_type.numpy).reshape(-1, 1),
             np.array(counts, self.output_type.numpy),
         )
 
@@ -175,8 +175,8 @@ class MatrixNms(_ChoosingBoxes):
                 ]
             images.append(self._limit(found))
         rows = self._result(images)
-        places = [c.image * boxes.shape[1] + c.position for c in rows]
-        return self._outputs(rows, places, [len(i) for i in images], boxes.dtype)
+        indices = [c.image * boxes.shape[1] + c.position for c in rows]
+        return self._outputs(rows, indices, [len(i) for i in images], boxes.dtype)
 
     def _decay_scores(self, boxes: Array, scores: Array) -> Array:
         """Scores of boxes that are sorted by score, lowered by those before them."""
@@ -250,10 +250,10 @@ class MulticlassNms8(_ChoosingBoxes):
         images = [self._choose(n, *part) for n, part in enumerate(parts)]
         rows = self._result(images)
         if roisnum is None:
-            places = [c.image * boxes.shape[1] + c.position for c in rows]
+            indices = [c.image * boxes.shape[1] + c.position for c in rows]
         else:
-            places = [(starts[c.image] + c.position) * len(boxes) + c.label for c in rows]
-        return self._outputs(rows, places, [len(i) for i in images], boxes.dtype)
+            indices = [(starts[c.image] + c.position) * len(boxes) + c.label for c in rows]
+        return self._outputs(rows, indices, [len(i) for i in images], boxes.dtype)
 
     def _choose(self, image: int, boxes: Array, scores: Array) -> list[_Chosen]:
         """Boxes of one image; boxes [C, B, 4], scores [C, B]."""

@@ -45,9 +45,9 @@ def _proposing_bytes(
     item = computing_bytes(moves.dtype)
     # Anchors, their sizes and centres; an image's middles, halves and corners, scores and orders;
     # the boxes that are kept.
-    kept = images * min(boxes, most) * (8 * item + 80)
+    selected_bytes = images * min(boxes, most) * (8 * item + 80)
     made = sum(item * t.elements for t in outputs)
-    return boxes * (36 * item + 32) + kept + made + widened_bytes(*inputs)
+    return boxes * (36 * item + 32) + selected_bytes + made + widened_bytes(*inputs)
 
 
 @dataclass(frozen=True)

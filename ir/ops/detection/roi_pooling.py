@@ -54,7 +54,7 @@ def _pooling_bytes(
     if not out.is_static:
         return 0
     each = math.prod(sizes_of(out.shape)[1:]) * samples
-    # Samples in eight arrays, and their places in six.
+    # Samples in eight arrays, and their coordinates in six.
     item = computing_bytes(out.dtype)
     return widened_bytes(*inputs, out) + (8 * item + 48) * each
 
@@ -65,7 +65,7 @@ def round_half_away(x: Array) -> Array:
 
 
 def blend(image: Array, y: Array, x: Array) -> Array:
-    """Bilinear samples of image [..., H, W] at places y and x (inside), broadcast together."""
+    """Bilinear samples of image [..., H, W] at coordinates y and x (inside), broadcast together."""
     bottom, right = image.shape[-2] - 1, image.shape[-1] - 1
     top, left = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
     low = np.minimum(np.ceil(y).astype(np.int64), bottom)
@@ -124,18 +124,18 @@ class ROIPooling(Op):
                     out[:, i, j] = image[:, top:bottom, left:right].max(axis=(1, 2))
 
     def _sample(self, image: Array, roi: Array, out: Array) -> None:
-        places: list[Array] = []
+        coordinates: list[Array] = []
         for a, n in ((1, self.pooled_h), (0, self.pooled_w)):
             last = image.shape[2 - a] - 1
             low, high = roi[a], roi[a + 2]
             if n == 1:
-                places.append(np.array([(low + high) * last / 2], roi.dtype))
+                coordinates.append(np.array([(low + high) * last / 2], roi.dtype))
                 continue
             step = (high - low) * last / (n - 1)
             at = np.arange(n, dtype=roi.dtype) * step + low * last
             at[-1] = high * last  # rounding must not move the last sample out of the region
-            places.append(at)
-        y, x = places[0][:, None], places[1][None]
+            coordinates.append(at)
+        y, x = coordinates[0][:, None], coordinates[1][None]
         inside = (y >= 0) & (y <= image.shape[1] - 1) & (x >= 0) & (x <= image.shape[2] - 1)
         y, x = (np.where(inside, v, 0) for v in (y, x))
         if 0 not in image.shape[1:]:
@@ -202,8 +202,8 @@ class PSROIPooling(Op):
 
     def _average(self, image: Array, roi: Array, out: Array) -> None:
         group, scale = self.group_size, F32(self.spatial_scale)
-        whole = round_half_away(roi.astype(F32))
-        low, high = whole[:2] * scale, (whole[2:] + 1) * scale
+        rounded = round_half_away(roi.astype(F32))
+        low, high = rounded[:2] * scale, (rounded[2:] + 1) * scale
         step = (high - low) / F32(group)
         spans: list[list[tuple[int, int]]] = []
         for a, size in ((1, image.shape[1]), (0, image.shape[2])):
@@ -221,7 +221,7 @@ class PSROIPooling(Op):
     def _sample(self, image: Array, roi: Array, out: Array) -> None:
         bins = (self.spatial_bins_y, self.spatial_bins_x)
         scaled = roi.astype(F32) * F32(self.spatial_scale)
-        places = [
+        coordinates = [
             self._sample_positions(scaled[a], scaled[a + 2], bins[1 - a], image.shape[2 - a])
             for a in (1, 0)
         ]
@@ -229,14 +229,14 @@ class PSROIPooling(Op):
         height, width = image.shape[1:]
         for i in range(bins[0]):
             for j in range(bins[1]):
-                y, x = places[0][i][:, None], places[1][j][None]
+                y, x = coordinates[0][i][:, None], coordinates[1][j][None]
                 inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
                 y, x = (np.where(inside, v, 0) for v in (y, x))
                 out += np.where(inside, blend(planes[i, j], y, x), 0)
         out /= bins[0] * bins[1]
 
     def _sample_positions(self, low: Any, high: Any, bins: int, size: int) -> Array:
-        """Places of the samples [bins, group_size] along one axis."""
+        """Coordinates of the samples [bins, group_size] along one axis."""
         width = F32(high - low) / F32(bins)
         start = F32(low) + np.arange(bins, dtype=F32)[:, None] * width
         if self.group_size == 1:
@@ -299,9 +299,9 @@ class DeformablePSROIPooling(Op):
 
     def _pool(self, image: Array, roi: Array, moves: Array) -> Array:
         group, scale = self.group_size, F32(self.spatial_scale)
-        whole = round_half_away(roi)
-        low = whole[:2] * scale - F32(0.5)
-        high = (whole[2:] + 1) * scale - F32(0.5)
+        rounded = round_half_away(roi)
+        low = rounded[:2] * scale - F32(0.5)
+        high = (rounded[2:] + 1) * scale - F32(0.5)
         sides = np.maximum(high - low, F32(0.1))
         shifts = self._shifts(moves)
         at: list[Array] = []
@@ -339,7 +339,7 @@ class DeformablePSROIPooling(Op):
 
 
 def _blend_planes(planes: Array, y: Array, x: Array) -> Array:
-    """Bilinear samples of planes [C, G, G, H, W] at places [C, G, G, ...] of their own."""
+    """Bilinear samples of planes [C, G, G, H, W] at coordinates [C, G, G, ...] of their own."""
     sides = planes.shape[:3]
     c, i, j = np.meshgrid(*map(np.arange, sides), indexing="ij", sparse=True)
     c, i, j = (np.asarray(a)[..., None, None] for a in (c, i, j))

@@ -243,13 +243,13 @@ class ROIAlignRotated(Op):
             size = side / roi.dtype.type(bins)
             samples = self.sampling_ratio or max(math.ceil(size), 0)
             counts.append(samples)
-            active_budget().require(32 * bins * samples, "places of samples of a region")
+            active_budget().require(32 * bins * samples, "coordinates of samples of a region")
             inner = (np.arange(samples, dtype=roi.dtype) + roi.dtype.type(0.5)) / max(samples, 1)
-            places = (np.arange(bins, dtype=roi.dtype)[:, None] + inner) * size - side / 2
-            steps.append(places.reshape(-1))
-        places = len(steps[0]) * len(steps[1])
-        size = places * (6 * len(image) * image.itemsize + 96)
-        active_budget().require(size, f"{places} samples of a region")
+            coordinates = (np.arange(bins, dtype=roi.dtype)[:, None] + inner) * size - side / 2
+            steps.append(coordinates.reshape(-1))
+        count = len(steps[0]) * len(steps[1])
+        size = count * (6 * len(image) * image.itemsize + 96)
+        active_budget().require(size, f"{count} samples of a region")
         y, x = steps[0][:, None], steps[1][None]
         cosine, sine = np.cos(angle), np.sin(angle)
         values = _samples(
@@ -262,16 +262,16 @@ class ROIAlignRotated(Op):
 
 
 def _samples(image: Array, y: Array, x: Array) -> Array:
-    """Bilinear samples [C, h, w]; 0 where a place is more than a pixel outside."""
+    """Bilinear samples [C, h, w]; 0 where a coordinate is more than a pixel outside."""
     if 0 in image.shape[1:]:
         return np.zeros((len(image), *y.shape), image.dtype)
     height, width = image.shape[1:]
     inside = (y >= -1) & (y <= height) & (x >= -1) & (x <= width)
     parts: list[Any] = []
     for at, size in ((y, height), (x, width)):
-        held = np.clip(np.where(inside, at, 0), 0, size - 1)
-        low = np.floor(held).astype(np.int64)
-        parts.append((low, np.minimum(low + 1, size - 1), (held - low).astype(image.dtype)))
+        clamped = np.clip(np.where(inside, at, 0), 0, size - 1)
+        low = np.floor(clamped).astype(np.int64)
+        parts.append((low, np.minimum(low + 1, size - 1), (clamped - low).astype(image.dtype)))
     (top, bottom, dy), (left, right, dx) = parts
     above = image[:, top, left] * (1 - dx) + image[:, top, right] * dx
     below = image[:, bottom, left] * (1 - dx) + image[:, bottom, right] * dx

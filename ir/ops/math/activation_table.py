@@ -1,6 +1,6 @@
 """Activation functions by name: parameters with defaults, and the formula as scalar instructions.
 
-The one place for Gemm's fused activations, the elementwise activation operations and the
+The one table for Gemm's fused activations, the elementwise activation operations and the
 recurrent cells. Sources: DirectML's activation operators, ONNX, OpenVINO.
 """
 

@@ -105,7 +105,7 @@ class ConvertE8M0(Op):
         exponent, part = (bits >> 23 & 0xFF).astype(np.int64), bits & 0x7FFFFF
         up = part > 0
         if self.round_mode == "nearest":
-            # A tie goes up, but in the lowest place, which has no implicit one before its point.
+            # A tie goes up, but in the lowest binade, which has no implicit one before its point.
             up = (part > 0x400000) | ((part == 0x400000) & (exponent > 0))
         rounded = exponent + (up if self.round_mode != "down" else 0)
         rounded = np.minimum(rounded, 254 if self.saturate else 255)

@@ -57,8 +57,8 @@ class ConvertPromoteTypes(Op):
             if not dtype.is_float and not dtype.is_int:
                 raise self._promotion_error(a, b, "an element type is not a number")
         if one.is_float != two.is_float:
-            real, whole = (one, two) if one.is_float else (two, one)
-            if not self.promote_unsafe and real.bits < 2 * whole.bits:
+            real, integer = (one, two) if one.is_float else (two, one)
+            if not self.promote_unsafe and real.bits < 2 * integer.bits:
                 raise self._promotion_error(a, b, "the float may not hold the integer")
             return real
         if self.pytorch_scalar_promotion and (a.rank == 0) != (b.rank == 0):

@@ -1,7 +1,7 @@
 """What elementwise operations share: one scalar program says what an operation means.
 
 `program` writes the instructions; `evaluate` runs them with NumPy, passes group them and lowering
-hands them to kernels, so an operation's formula is in one place. Small floats compute in f32
+hands them to kernels, so an operation's formula is in one module. Small floats compute in f32
 with one rounding at the end; integers wrap.
 """
 
@@ -35,7 +35,7 @@ BOOLEAN = frozenset([DType.boolean])
 
 @dataclass(frozen=True)
 class Elementwise(Op):
-    """Base: every output element from the input elements at the same place, NumPy broadcasting."""
+    """Base: every output element from the input elements at the same index, NumPy broadcasting."""
 
     # The scalar operation, where a single one is the whole meaning.
     scalar: ClassVar[str] = ""

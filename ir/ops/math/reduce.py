@@ -69,10 +69,10 @@ class Reduction(Op):
             return (TensorType(dtype, None),)
         known = axes_in(axes, len(shape))
         if known is not None:
-            kept = [1 if i in known else d for i, d in enumerate(shape)]
+            sizes = [1 if i in known else d for i, d in enumerate(shape)]
             if not self.keep_dims:
-                kept = [d for i, d in enumerate(shape) if i not in known]
-            return (TensorType(dtype, tuple(kept)),)
+                sizes = [d for i, d in enumerate(shape) if i not in known]
+            return (TensorType(dtype, tuple(sizes)),)
         if self.keep_dims:
             return (TensorType(dtype, tuple(fresh_symbol(self) for _ in shape)),)
         count = count_of(axes)

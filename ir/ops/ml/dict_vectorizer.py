@@ -93,11 +93,11 @@ class DictVectorizer(Op):
 @dataclass(frozen=True)
 class CastMap(Op):
     """The values of a map with i64 keys as a row of type `to`, in the order of the keys; with
-    `length` (ONNX's SPARSE) each at the place that its key says, where keys of `length` and more
-    are left out and other places hold 0 (as text "0.f", as onnxruntime has it).
+    `length` (ONNX's SPARSE) each at the index that its key gives, where keys of `length` and more
+    are left out and other elements are 0 (as text "0.f", as onnxruntime has it).
 
     Numbers become text with six decimals, and integers toward 0. ExecutionError for text that
-    is no such number, and for a key below 0 that should be a place.
+    is no such number, and for a key below 0 that should be an index.
     """
 
     kind: ClassVar[str] = "CastMap"
@@ -130,7 +130,7 @@ class CastMap(Op):
         if self.length is None:
             return (np.array([list(found.values())], self.to.numpy),)
         if min(found, default=0) < 0:
-            raise ExecutionError("a key of a map is not a place in a row", got=min(found))
+            raise ExecutionError("a key of a map is not an index of a row", got=min(found))
         row = np.full((1, self.length), "0.f" if self.to is DType.string else 0, self.to.numpy)
         for key, value in found.items():
             if key < self.length:

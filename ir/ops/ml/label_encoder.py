@@ -31,7 +31,7 @@ class LabelEncoder(Op):
     def scratch_bytes(
         self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
     ) -> int:
-        # Sorted copies, places and Python's numbers of x; a table of the keys.
+        # Sorted copies, indices and Python's numbers of x; a table of the keys.
         x, keys = (0 if t is None else t.elements for t in inputs[:2])
         return 96 * x + 160 * keys
 
@@ -51,25 +51,25 @@ class LabelEncoder(Op):
     ) -> tuple[Array, ...]:
         table: dict[Any, int] = {_key(key): i for i, key in enumerate(keys.tolist())}
         distinct, inverse = _unique(x)
-        places = np.array([table.get(_key(v), -1) for v in distinct], dtype=np.int64)
-        if default is None and (places < 0).any():
+        indices = np.array([table.get(_key(v), -1) for v in distinct], dtype=np.int64)
+        if default is None and (indices < 0).any():
             raise ExecutionError(
                 "a value is none of the keys, and there is no default",
-                got=repr(distinct[int(places.argmin())])[:80],
+                got=repr(distinct[int(indices.argmin())])[:80],
                 expected=", ".join(repr(key)[:40] for key in keys.tolist()[:10]),
             )
         known = values if default is None else np.append(values, default.reshape(-1)[:1])
-        return (known[np.where(places < 0, len(values), places)[inverse].reshape(x.shape)],)
+        return (known[np.where(indices < 0, len(values), indices)[inverse].reshape(x.shape)],)
 
 
 def _unique(x: Array) -> tuple[list[Any], Array]:
-    """The distinct elements, and the place of each element among them."""
+    """The distinct elements, and the index of each element among them."""
     if x.dtype != object:
         found, inverse = np.unique(x, return_inverse=True)
         return found.tolist(), np.asarray(inverse).reshape(-1)
-    places: dict[Any, int] = {}
-    inverse = [places.setdefault(_key(v), len(places)) for v in x.reshape(-1).tolist()]
-    return list(places), np.array(inverse, dtype=np.int64)
+    numbers: dict[Any, int] = {}
+    inverse = [numbers.setdefault(_key(v), len(numbers)) for v in x.reshape(-1).tolist()]
+    return list(numbers), np.array(inverse, dtype=np.int64)
 
 
 def _key(value: Any) -> Any:

@@ -31,7 +31,7 @@ class SupportVotes(Op):
     kind: ClassVar[str] = "SupportVotes"
     version: ClassVar[int] = 0
     inputs: ClassVar[tuple[Port, ...]] = (Port("decisions"), Port("prob_a"), Port("prob_b"))
-    outputs: ClassVar[tuple[Port, ...]] = (Port("places"), Port("probabilities"))
+    outputs: ClassVar[tuple[Port, ...]] = (Port("indices"), Port("probabilities"))
     classes: int
 
     def scratch_bytes(

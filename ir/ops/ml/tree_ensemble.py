@@ -128,21 +128,21 @@ class TreeEnsemble(Op):
         at = np.where(targets < 0, self.targets, targets)
         # One more column takes what names no target.
         first: Array = np.arange(rows, dtype=np.int64).reshape(rows, 1, 1)
-        places = np.reshape(first * (self.targets + 1) + at[leaves], -1)
+        indices = np.reshape(first * (self.targets + 1) + at[leaves], -1)
         values = weights[leaves].reshape(-1)
         size = rows * (self.targets + 1)
         if self.aggregate in ("SUM", "AVERAGE"):
             total = np.zeros(size, weights.dtype)
-            np.add.at(total, places, values)
+            np.add.at(total, indices, values)
             if self.aggregate == "AVERAGE":
                 total /= weights.dtype.type(max(trees, 1))
         else:
             lowest = self.aggregate == "MIN"
             worst = np.inf if lowest else -np.inf
             total = np.full(size, worst, weights.dtype)
-            (np.minimum if lowest else np.maximum).at(total, places, values)
+            (np.minimum if lowest else np.maximum).at(total, indices, values)
             named = np.zeros(size, bool)
-            named[places] = True
+            named[indices] = True
             total[~named] = 0
         return total.reshape(rows, self.targets + 1)[:, : self.targets]
 

@@ -198,8 +198,8 @@ class _Backprop(Op):
             return 0
         kernel = sizes_of(filters.shape)[1 if self.grouped else 0 :]
         groups = sizes_of(filters.shape)[0] if self.grouped else 1
-        places = math.prod(sizes_of(data.shape)[2:]) * sizes_of(data.shape)[0]
-        patches = groups * math.prod(kernel[1:]) * places
+        pixels = math.prod(sizes_of(data.shape)[2:]) * sizes_of(data.shape)[0]
+        patches = groups * math.prod(kernel[1:]) * pixels
         full = self._full_sizes(self._windows(kernel[2:]), sizes_of(data.shape)[2:])
         room = math.prod(int(d) for d in full if isinstance(d, int))
         room = max(room * sizes_of(data.shape)[0] * groups * kernel[1], outputs[0].elements)
@@ -259,13 +259,13 @@ class _Backprop(Op):
         patches = np.asarray(multiply_matrices(matrix, rows))
         patches = patches.reshape(batch, groups, outputs, *kernel, *sizes)
         out = np.zeros((batch, groups, outputs, *room), patches.dtype)
-        for place in np.ndindex(*kernel):
-            starts = [p * d for p, d in zip(place, windows.dilations, strict=True)]
+        for tap in np.ndindex(*kernel):
+            starts = [p * d for p, d in zip(tap, windows.dilations, strict=True)]
             where = tuple(
                 slice(a, a + (n - 1) * s + 1 if n else a, s)
                 for a, n, s in zip(starts, sizes, windows.strides, strict=True)
             )
-            out[(..., *where)] += patches[(slice(None), slice(None), slice(None), *place)]
+            out[(..., *where)] += patches[(slice(None), slice(None), slice(None), *tap)]
         keep = tuple(slice(b, b + w) for b, w in zip(begin, want, strict=True))
         return out[(..., *keep)].reshape(batch, groups * outputs, *want)
 

@@ -1,4 +1,4 @@
-"""Values read at computed places: GridSample, ROIAlign; and Col2Im, which adds patches up."""
+"""Values read at computed coordinates: GridSample, ROIAlign; and Col2Im, which adds patches up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..shape_inference import (
 
 
 def _reflect(x: Array, low: float, high: float) -> Array:
-    """Places mirrored at `low` and `high` until they lie between."""
+    """Coordinates mirrored at `low` and `high` until they are between."""
     span = high - low
     if span <= 0:
         return np.zeros_like(x)
@@ -40,9 +40,9 @@ def _reflect(x: Array, low: float, high: float) -> Array:
 
 @dataclass(frozen=True)
 class GridSample(Op):
-    """data [N, C, H, W] at places grid [N, h, w, 2] of (x, y) in -1..1.
+    """data [N, C, H, W] at coordinates grid [N, h, w, 2] of (x, y) in -1..1.
 
-    mode: bilinear, nearest, bicubic; padding_mode (places outside): zeros, border, reflection.
+    mode: bilinear, nearest, bicubic; padding_mode (coordinates outside): zeros, border, reflection.
     """
 
     kind: ClassVar[str] = "GridSample"
@@ -57,12 +57,12 @@ class GridSample(Op):
         require_dtype(grid, "grid", FLOATS, "a float type")
         require_rank(data, "data", 4)
         require_rank(grid, "grid", 4)
-        shape, places = data.tensor.shape, grid.tensor.shape
-        if shape is None or places is None:
+        shape, grid_shape = data.tensor.shape, grid.tensor.shape
+        if shape is None or grid_shape is None:
             return (TensorType(data.tensor.dtype, unknown_shape(self, 4)),)
-        same_size(places[3], 2, "a grid holds two coordinates")
-        batch = same_size(shape[0], places[0], "data and grid differ in batch")
-        return (TensorType(data.tensor.dtype, (batch, shape[1], places[1], places[2])),)
+        same_size(grid_shape[3], 2, "a grid holds two coordinates")
+        batch = same_size(shape[0], grid_shape[0], "data and grid differ in batch")
+        return (TensorType(data.tensor.dtype, (batch, shape[1], grid_shape[1], grid_shape[2])),)
 
     def evaluate(self, data: Array, grid: Array) -> tuple[Array, ...]:
         if grid.shape[-1] != 2:
@@ -85,17 +85,17 @@ class GridSample(Op):
         return ((x + 1) * size - 1) / 2
 
     def _sample(self, data: Array, y: Array, x: Array) -> Array:
-        """Elements [N, C, h, w] at whole places, with the padding mode's rule for those outside."""
+        """Elements [N, C, h, w] at integer coordinates; those outside follow the padding mode."""
         sizes, keep = data.shape[2:], np.ones(x.shape, bool)
-        places: list[Array] = []
+        indices: list[Array] = []
         for at, size in zip((y, x), sizes, strict=True):
             if self.padding_mode.lower() == "reflection":
                 edge = 0.0 if self.align_corners else -0.5
                 at = np.rint(_reflect(at, edge, size - 1 - edge))
             keep &= (at >= 0) & (at <= size - 1)
-            places.append(np.clip(np.nan_to_num(at), 0, size - 1).astype(np.int64))
+            indices.append(np.clip(np.nan_to_num(at), 0, size - 1).astype(np.int64))
         rows: Array = np.arange(int(data.shape[0])).reshape(-1, 1, 1)
-        found = np.moveaxis(data[rows, :, places[0], places[1]], -1, 1)
+        found = np.moveaxis(data[rows, :, indices[0], indices[1]], -1, 1)
         return np.where(keep[:, None], found, 0) if self.padding_mode.lower() == "zeros" else found
 
     def _blend(self, data: Array, y: Array, x: Array, *, cubic: bool) -> Array:
@@ -167,12 +167,12 @@ class ROIAlign(Op):
             (0.5 if mode == "half_pixel" else 0.0),
             (0.0 if mode == "asymmetric" else 0.5),
         )
-        # Places are in f32 (f64 of regions in f64): whether one falls on an element, so that its
-        # neighbour weighs nothing, is a matter of the last bit, and infinity times 0 is NaN.
+        # Coordinates are in f32 (f64 of regions in f64): whether one falls on an element, so that
+        # its neighbour weighs nothing, is a matter of the last bit, and infinity times 0 is NaN.
         exact = np.float64 if rois.dtype == np.float64 else np.float32
-        places = (rois.astype(exact) + exact(before)) * exact(self.spatial_scale) - exact(after)
+        boxes = (rois.astype(exact) + exact(before)) * exact(self.spatial_scale) - exact(after)
         pooled = self.pooled_h, self.pooled_w
-        for r, (roi, batch) in enumerate(zip(places, ints_of(batch_indices), strict=True)):
+        for r, (roi, batch) in enumerate(zip(boxes, ints_of(batch_indices), strict=True)):
             starts, sides = roi[1::-1], roi[:1:-1] - roi[1::-1]
             if mode == "asymmetric":
                 sides = np.maximum(sides, exact(1))
@@ -196,15 +196,15 @@ class ROIAlign(Op):
 
 def _corners(image: Array, ys: Array, xs: Array) -> Array:
     """The four weighted neighbours [4, C, y, x] in image [C, H, W] of all pairs of ys and xs;
-    0 where a place is more than 1 outside, or there is nothing inside."""
+    0 where a coordinate is more than 1 outside, or there is nothing inside."""
     if 0 in image.shape[1:]:
         return np.zeros((4, image.shape[0], ys.size, xs.size))
     parts: list[tuple[tuple[Array, Array], tuple[Array, Array], Array]] = []
     for at, size in zip((ys, xs), image.shape[1:], strict=True):
         inside = (at >= -1) & (at <= size)
-        held = np.clip(at, 0, size - 1)
-        low = np.floor(held).astype(np.int64)
-        part = held - low
+        clamped = np.clip(at, 0, size - 1)
+        low = np.floor(clamped).astype(np.int64)
+        part = clamped - low
         parts.append(((low, np.minimum(low + 1, size - 1)), (1 - part, part), inside))
     (rows, row_weights, in_rows), (columns, column_weights, in_columns) = parts
     inside = in_rows[:, None] & in_columns
@@ -235,7 +235,7 @@ class Col2Im(Op):
         shape, kernel, sizes = data.tensor.shape, known_dims(kernel_size), known_dims(output_size)
         if shape is None:
             return (TensorType(data.tensor.dtype, None),)
-        places: tuple[Dim, ...] = unknown_shape(self, 2) if sizes is None else tuple(sizes)
+        spatial: tuple[Dim, ...] = unknown_shape(self, 2) if sizes is None else tuple(sizes)
         depth, channels = shape[-2], fresh_symbol(self)
         if kernel is not None:
             area = kernel[0] * kernel[1]
@@ -244,7 +244,7 @@ class Col2Im(Op):
                     "columns are not a multiple of the kernel", got=f"{depth} by {area}"
                 )
             channels = depth // area
-        return (TensorType(data.tensor.dtype, (*shape[:-2], channels, *places)),)
+        return (TensorType(data.tensor.dtype, (*shape[:-2], channels, *spatial)),)
 
     def evaluate(self, data: Array, output_size: Array, kernel_size: Array) -> tuple[Array, ...]:
         (height, width), (kh, kw) = ints_of(output_size), ints_of(kernel_size)

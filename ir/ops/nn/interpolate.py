@@ -31,7 +31,7 @@ _F = np.float32
 _NEGATIVE = "a size to resize to is negative"
 
 
-def source_places(mode: str, size: int, out: int, scale: float) -> Array:
+def source_coordinates(mode: str, size: int, out: int, scale: float) -> Array:
     """Where on the input axis each output element lies, computed in f32 as OpenVINO does."""
     x, by = np.arange(out, dtype=_F), _F(scale)
     if mode == "half_pixel":
@@ -47,16 +47,16 @@ def source_places(mode: str, size: int, out: int, scale: float) -> Array:
     raise UnsupportedOperationError("Interpolate with this coordinate mode", got=mode)
 
 
-def _round_nearest(mode: str, scale: float, places: Array) -> Array:
-    whole = np.floor(places)
-    tie = places == whole + _F(0.5)
-    near = np.floor(places + _F(0.5))
+def _round_nearest(mode: str, scale: float, coordinates: Array) -> Array:
+    floor = np.floor(coordinates)
+    tie = coordinates == floor + _F(0.5)
+    near = np.floor(coordinates + _F(0.5))
     rules: dict[str, Callable[[], Array]] = {
-        "round_prefer_floor": lambda: np.where(tie, whole, near),
+        "round_prefer_floor": lambda: np.where(tie, floor, near),
         "round_prefer_ceil": lambda: near,
-        "floor": lambda: whole,
-        "ceil": lambda: np.ceil(places),
-        "simple": lambda: np.ceil(places) if scale < 1 else np.trunc(places),
+        "floor": lambda: floor,
+        "ceil": lambda: np.ceil(coordinates),
+        "simple": lambda: np.ceil(coordinates) if scale < 1 else np.trunc(coordinates),
     }
     if mode not in rules:
         raise UnsupportedOperationError("Interpolate with this nearest_mode", got=mode)
@@ -92,10 +92,10 @@ def _taps(size: int, first: Array, weights: Array, *, clamp: bool) -> _Taps:
     index = np.clip(index, 0, size - 1)
     if clamp:
         return _Taps(index, weights, np.ones_like(inside))
-    kept = np.where(inside, weights, 0)
-    total = kept.sum(axis=1, keepdims=True)
-    kept = np.divide(kept, total, out=np.zeros_like(kept), where=total != 0)
-    return _Taps(index, kept, kept != 0)
+    masked = np.where(inside, weights, 0)
+    total = masked.sum(axis=1, keepdims=True)
+    masked = np.divide(masked, total, out=np.zeros_like(masked), where=total != 0)
+    return _Taps(index, masked, masked != 0)
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,10 @@ class _Interpolate(Op):
     def _resize_axis(self, data: Array, axis: int, out: int, scale: float) -> Array:
         size = data.shape[axis]
         if self.mode.lower() == "nearest":
-            places = source_places(self.coordinate_transformation_mode.lower(), size, out, scale)
-            picks = _round_nearest(self.nearest_mode.lower(), scale, places)
+            coordinates = source_coordinates(
+                self.coordinate_transformation_mode.lower(), size, out, scale
+            )
+            picks = _round_nearest(self.nearest_mode.lower(), scale, coordinates)
             return np.take(data, np.clip(picks, 0, size - 1).astype(np.int64), axis=axis)
         taps = self._neighbours(size, out, scale)
         along = [-1 if a == axis else 1 for a in range(data.ndim)]
@@ -217,8 +219,10 @@ class _Interpolate(Op):
         mode = self.mode.lower()
         if mode.endswith("_pillow"):
             return self._pillow(size, out, scale)
-        places = source_places(self.coordinate_transformation_mode.lower(), size, out, scale)
-        x = places.astype(np.float64)
+        coordinates = source_coordinates(
+            self.coordinate_transformation_mode.lower(), size, out, scale
+        )
+        x = coordinates.astype(np.float64)
         if mode == "cubic":
             first = np.floor(x) - 1
             weights = _cubic(x[:, None] - (first[:, None] + np.arange(4)), self.cube_coeff)

@@ -64,7 +64,7 @@ class _PoolOp(Op):
         shape = sizes_of(data.shape)
         padded = self.windows().padded_elements(shape)
         taps = math.prod(self.kernel) * outputs[0].elements if len(outputs) > 1 else 0
-        # The data in f64 or with places, padded; the windows of a pool that also gives indices.
+        # The data in f64 or with indices, padded; the windows of a pool that also gives indices.
         return 16 * data.elements + 12 * padded + 20 * taps
 
     def out_shape(self, data: Fact) -> Shape | None:
@@ -127,18 +127,18 @@ class MaxPool8(_PoolOp):
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         windows, at = self.windows(), normalize_axis(self.axis, data.ndim)
-        place = np.arange(data.size, dtype=np.int64).reshape(data.shape)
-        place %= max(int(np.prod(data.shape[at:], dtype=np.int64)), 1)
+        index = np.arange(data.size, dtype=np.int64).reshape(data.shape)
+        index %= max(int(np.prod(data.shape[at:], dtype=np.int64)), 1)
         wide = widen_array(data)
         view = windows.view(wide, _lowest_value(wide))
-        places = windows.view(place, -1)
+        window_indices = windows.view(index, -1)
         flat = view.reshape(*view.shape[: data.ndim], -1)
         # The first of equal elements that are not padding; NaN counts as the largest.
-        real = places.reshape(flat.shape) >= 0
+        real = window_indices.reshape(flat.shape) >= 0
         largest = np.max(flat, axis=-1, keepdims=True)
         hit = real & ((flat == largest) | (np.isnan(flat) if flat.dtype.kind == "f" else False))
         first = np.argmax(hit, axis=-1)[..., None]
-        indices = np.take_along_axis(places.reshape(flat.shape), first, axis=-1)[..., 0]
+        indices = np.take_along_axis(window_indices.reshape(flat.shape), first, axis=-1)[..., 0]
         return largest[..., 0].astype(data.dtype), indices.astype(self.index_element_type.numpy)
 
 
@@ -179,11 +179,11 @@ class AvgPool1(_PoolOp):
     @staticmethod
     def _count_inside(windows: Windows, sizes: tuple[int, ...], counts: tuple[int, ...]) -> Array:
         """How many elements of each window are data or its padding, not beyond both."""
-        whole = [n + b + e for n, (b, e) in zip(sizes, windows.pads(sizes), strict=True)]
+        padded_sizes = [n + b + e for n, (b, e) in zip(sizes, windows.pads(sizes), strict=True)]
         free = Windows.of(
             windows.kernel, windows.strides, windows.dilations, (), (), "explicit", "ceil"
         )
-        view = free.view(np.ones((1, 1, *whole)), 0)
+        view = free.view(np.ones((1, 1, *padded_sizes)), 0)
         view = view[(slice(None), slice(None), *(slice(0, n) for n in counts))]
         return np.asarray(view.sum(axis=tuple(range(2 + len(sizes), view.ndim))))
 
@@ -231,15 +231,15 @@ class _Adaptive(Op):
     def _iterate_windows(
         data: Array, sizes: list[int]
     ) -> Iterator[tuple[tuple[int, ...], Array, list[int]]]:
-        """Position, elements [N, C, spatial...] and where they begin, of every output place."""
+        """Position, elements [N, C, spatial...] and where they begin, of every output position."""
         if 0 not in sizes and 0 in data.shape[2:]:
             raise ShapeError("an empty axis has no element to take", got=list(data.shape))
-        for place in np.ndindex(*sizes):
+        for position in np.ndindex(*sizes):
             spans: list[slice] = []
-            for i, n, d in zip(place, sizes, data.shape[2:], strict=True):
+            for i, n, d in zip(position, sizes, data.shape[2:], strict=True):
                 spans.append(slice(i * d // n, -((-(i + 1) * d) // n)))
             part = data[(slice(None), slice(None), *spans)]
-            yield tuple(place), part, [int(s.start) for s in spans]
+            yield tuple(position), part, [int(s.start) for s in spans]
 
 
 @dataclass(frozen=True)
@@ -253,8 +253,8 @@ class AdaptiveAvgPool(_Adaptive):
     def evaluate(self, data: Array, output_shape: Array) -> tuple[Array, ...]:
         sizes = ints_of(output_shape)
         out = np.empty((*data.shape[:2], *sizes))
-        for place, part, _ in self._iterate_windows(data.astype(np.float64), sizes):
-            out[(..., *place)] = part.mean(axis=tuple(range(2, data.ndim)))
+        for position, part, _ in self._iterate_windows(data.astype(np.float64), sizes):
+            out[(..., *position)] = part.mean(axis=tuple(range(2, data.ndim)))
         return (cast_array(out, DType.from_numpy(data.dtype)),)
 
 
@@ -275,11 +275,11 @@ class AdaptiveMaxPool(_Adaptive):
         sizes, spatial = ints_of(output_shape), data.shape[2:]
         out = np.empty((*data.shape[:2], *sizes), data.dtype)
         indices = np.empty(out.shape, self.index_element_type.numpy)
-        for place, part, start in self._iterate_windows(data, sizes):
+        for position, part, start in self._iterate_windows(data, sizes):
             flat = widen_array(part).reshape(*part.shape[:2], -1)
             best: Array = np.argmax(flat, axis=-1)
             inside: Any = np.unravel_index(best, part.shape[2:])
             where: Any = tuple(inside[i] + s for i, s in enumerate(start))
-            out[(..., *place)] = np.take_along_axis(flat, best[..., None], -1)[..., 0]
-            indices[(..., *place)] = np.ravel_multi_index(where, spatial)
+            out[(..., *position)] = np.take_along_axis(flat, best[..., None], -1)[..., 0]
+            indices[(..., *position)] = np.ravel_multi_index(where, spatial)
         return out, indices

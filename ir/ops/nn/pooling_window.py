@@ -56,7 +56,7 @@ class Windows:
             if any(v < 1 for v in values):
                 raise ShapeError(f"{name} are 1 or more", got=list(values), expected="1 or more")
         if any(isinstance(d, int) and d < 1 for d in kernel):
-            raise ShapeError("a window has 1 or more places along every axis", got=list(kernel))
+            raise ShapeError("a window has 1 or more taps along every axis", got=list(kernel))
         mode = auto_pad.lower()
         if mode not in ("explicit", "same_upper", "same_lower", "valid", "notset"):
             raise ShapeError("unknown auto_pad", got=auto_pad)

@@ -359,6 +359,6 @@ class PeepholeLSTM(_LSTM, _Sequence):
         of_input, of_output, of_forget = np.split(p[0], 3) if p else (0, 0, 0)
         forget, take, new, out = np.split(x @ w.T + h @ r.T + b, 4, axis=1)
         opened = self._f(0, take + of_input * c)
-        kept = 1 - opened if self.coupled else self._f(0, forget + of_forget * c)
-        cell = kept * c + opened * self._f(1, new)
+        forget_gate = 1 - opened if self.coupled else self._f(0, forget + of_forget * c)
+        cell = forget_gate * c + opened * self._f(1, new)
         return [self._f(0, out + of_output * cell) * self._activate_unclipped(2, cell), cell]

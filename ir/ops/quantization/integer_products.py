@@ -49,8 +49,8 @@ def _check_zero(fact: Fact, zero: Fact | None, name: str, free: Collection[int])
         return
     sizes = list(zip(reversed(own), reversed(shape), range(1, len(own) + 1), strict=False))
     bad = len(own) > len(shape) or any(
-        eq(have, 1) is False and (-place not in free or eq(have, want) is False)
-        for have, want, place in sizes
+        eq(have, 1) is False and (-axis not in free or eq(have, want) is False)
+        for have, want, axis in sizes
     )
     if bad:
         raise ShapeError(
@@ -58,8 +58,8 @@ def _check_zero(fact: Fact, zero: Fact | None, name: str, free: Collection[int])
             got=f"{zero.type} for {fact.type}",
             expected="one value, or one along the axes that the product keeps",
         )
-    for have, want, place in sizes:
-        if -place in free:
+    for have, want, axis in sizes:
+        if -axis in free:
             require_broadcast(have, want, _OFF_CENTRE)
         else:
             require_equal(have, 1, _OFF_CENTRE)

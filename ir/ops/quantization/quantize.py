@@ -34,8 +34,8 @@ class FakeQuantize(Elementwise):
     def program(self, b: Builder, *x: Ref) -> Ref:
         data, low, high, out_low, out_high = x
         steps = b.const(self.levels - 1, data.dtype)
-        place = b.op("div", b.op("sub", data, low), b.op("sub", high, low))
-        step = b.op("round_even", b.op("mul", place, steps))
+        position = b.op("div", b.op("sub", data, low), b.op("sub", high, low))
+        step = b.op("round_even", b.op("mul", position, steps))
         span = b.op("sub", out_high, out_low)
         inside = b.op("add", b.op("mul", b.op("div", step, steps), span), out_low)
         below = b.op("le", data, b.op("min", low, high))

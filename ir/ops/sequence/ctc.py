@@ -43,8 +43,8 @@ def _decode(best: Array, valid: Array, blank: int, merge: bool) -> tuple[Array, 
         keep[:, 1:] &= best[:, 1:] != best[:, :-1]
     order = np.argsort(~keep, axis=1, kind="stable")
     counts = keep.sum(axis=1)
-    places: Array = np.arange(int(best.shape[1]))
-    front = places < counts[:, None]
+    steps: Array = np.arange(int(best.shape[1]))
+    front = steps < counts[:, None]
     return np.where(front, np.take_along_axis(best, order, axis=1), -1), counts
 
 

@@ -167,7 +167,7 @@ class SparseFillEmptyRows(Op):
         charge_bytes(total * (5 * item + 2 * values.itemsize), f"{total} values")
         added = np.flatnonzero(empty)
         fresh = np.stack([added, np.zeros_like(added)], axis=1).astype(indices.dtype)
-        places = np.concatenate([indices, fresh])
+        coordinates = np.concatenate([indices, fresh])
         fill = np.full(len(added), default_value.reshape(-1)[0], values.dtype)
-        order = np.lexsort((places[:, 1], places[:, 0]))
-        return places[order], np.concatenate([values, fill])[order], empty
+        order = np.lexsort((coordinates[:, 1], coordinates[:, 0]))
+        return coordinates[order], np.concatenate([values, fill])[order], empty

@@ -92,8 +92,8 @@ class Split(Op):
         part = exact_quotient(total, self.num_splits)
         part = total // self.num_splits if part is None else part
         require_equal(total, part * self.num_splits, "an axis must split into equal parts")
-        kept = TensorType(dtype, (*shape[:at], part, *shape[at + 1 :]))
-        return (kept,) * self.num_splits
+        part_type = TensorType(dtype, (*shape[:at], part, *shape[at + 1 :]))
+        return (part_type,) * self.num_splits
 
     def evaluate(self, data: Array, axis: Array) -> tuple[Array, ...]:
         parts = np.split(data, self.num_splits, axis=int_of(axis))

@@ -93,9 +93,9 @@ class SpaceToDepth(Op):
         small = [d // b for d in sizes]
         pairs = [x for d in small for x in (d, b)]
         split = data.reshape(n, c, *pairs)
-        places, blocks = [2 + 2 * i for i in range(k)], [3 + 2 * i for i in range(k)]
+        spatial, blocks = [2 + 2 * i for i in range(k)], [3 + 2 * i for i in range(k)]
         lead = [0, *blocks, 1] if self.mode.lower() == "blocks_first" else [0, 1, *blocks]
-        return (split.transpose([*lead, *places]).reshape(n, c * b**k, *small),)
+        return (split.transpose([*lead, *spatial]).reshape(n, c * b**k, *small),)
 
 
 def _check_blocks(by: Sequence[Dim], first: Sequence[Dim], last: Sequence[Dim]) -> None:
@@ -157,9 +157,9 @@ class BatchToSpace(Op):
         for i in range(k):
             order += [k + 1 + i, i]
         grown = [d * b for d, b in zip(sizes, by, strict=True)]
-        whole = split.transpose(order).reshape(-1, *grown)
+        expanded = split.transpose(order).reshape(-1, *grown)
         cut = (slice(a, d - z) for a, z, d in zip(first, last, grown, strict=True))
-        return (np.ascontiguousarray(whole[(slice(None), *cut)]),)
+        return (np.ascontiguousarray(expanded[(slice(None), *cut)]),)
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,9 @@ class _GatherOp(Op):
             out = out.reshape(*lead, *inner)
         if good is not None:
             before, after = (1,) * (at - batch), (1,) * (data.ndim - at - 1)
-            place = good.reshape((*good.shape[:batch], *before, *good.shape[batch:], *after))
+            in_range = good.reshape((*good.shape[:batch], *before, *good.shape[batch:], *after))
             missing = np.array("", object) if data.dtype == object else np.zeros((), data.dtype)
-            out = np.where(place, out, missing)
+            out = np.where(in_range, out, missing)
         return (out,)
 
 

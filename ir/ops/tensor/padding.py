@@ -119,8 +119,8 @@ def pad_array(data: Array, pads: Sequence[tuple[int, int]], mode: str, value: An
         where = tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, pads, strict=True))
         out[where] = data
         return out
-    places = [_positions(n, *widths, mode) for n, widths in zip(data.shape, pads, strict=True)]
-    return np.array(data[np.ix_(*places)])
+    indices = [_positions(n, *widths, mode) for n, widths in zip(data.shape, pads, strict=True)]
+    return np.array(data[np.ix_(*indices)])
 
 
 def _positions(size: int, begin: int, end: int, mode: str) -> Array:

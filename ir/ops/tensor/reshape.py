@@ -93,16 +93,16 @@ class Reshape(Op):
             # Axes of nothing cancel, as their symbols do.
             if [*have].count(0) > [*others].count(0):
                 return 0
-            kept = (product(d for d in sizes if d != 0) for sizes in (have, others))
-            found = exact_quotient(*kept)
+            nonzero_products = (product(d for d in sizes if d != 0) for sizes in (have, others))
+            found = exact_quotient(*nonzero_products)
             return 0 if found is None else found
         if isinstance(total, int) and isinstance(rest, int) and total % rest:
             raise ShapeError(
                 "the -1 of a reshape target is not an integer",
                 got=f"{_format_shape(have)} to {list(wanted)}",
             )
-        whole = "the -1 of a reshape target is not an integer"
-        require_equal(total, total // rest * rest, whole)
+        message = "the -1 of a reshape target is not an integer"
+        require_equal(total, total // rest * rest, message)
         return total // rest
 
     def evaluate(self, data: Array, shape: Array) -> tuple[Array, ...]:

@@ -47,7 +47,7 @@ def _check(data: Fact, indices: Fact, updates: Fact) -> tuple[Type, ...]:
 
 
 def _write_updates(out: Array, index: Any, updates: Array, reduction: str) -> Array:
-    """`out` (a copy) with updates at an index; repeated places are reduced one after another."""
+    """`out` (a copy) with updates at an index; repeated indices are reduced one after another."""
     if reduction.lower() == "none":
         out[index] = updates
         return out
@@ -155,7 +155,7 @@ def _neutral_element(reduction: str, data: Array) -> Any:
 
 @dataclass(frozen=True)
 class ScatterElementsUpdate(ScatterElementsUpdate3):
-    """As in set 3, with a reduction (none, sum, prod, min, max, mean) of what falls on one place;
+    """As in set 3, with a reduction (none, sum, prod, min, max, mean) of updates at one index;
     `use_init_val`: the data takes part in it."""
 
     version: ClassVar[int] = 12

@@ -1,4 +1,4 @@
-"""Places of values in sorted sequences: SearchSorted."""
+"""Indices of values in sorted sequences: SearchSorted."""
 
 from __future__ import annotations
 

@@ -112,8 +112,8 @@ def _range(start: Array, stop: Array, step: Array, dtype: DType) -> Array:
     count = np.arange(_count(first, last, by))
     if dtype.is_float:
         return cast_array(np.float64(first) + count * np.float64(by), dtype)
-    whole = cast_array(np.asarray(first), DType.i64), cast_array(np.asarray(by), DType.i64)
-    return cast_array(whole[0] + count * whole[1], dtype)
+    integers = cast_array(np.asarray(first), DType.i64), cast_array(np.asarray(by), DType.i64)
+    return cast_array(integers[0] + count * integers[1], dtype)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class SliceEntry:
     axis: int
     new: bool = False
     shrink: bool = False
-    whole: bool = False
+    full: bool = False
 
 
 def _one_length(counts: Sequence[int | None]) -> int | None:
@@ -183,14 +183,14 @@ class StridedSlice(Op):
         axis = 0
         for i in range(count):
             if is_set(self.ellipsis_mask, i):
-                out += [SliceEntry(i, axis + j, whole=True) for j in range(left)]
+                out += [SliceEntry(i, axis + j, full=True) for j in range(left)]
                 axis += left
             elif new[i]:
                 out.append(SliceEntry(i, -1, new=True))
             else:
                 out.append(SliceEntry(i, axis, shrink=is_set(self.shrink_axis_mask, i)))
                 axis += 1
-        return [*out, *(SliceEntry(-1, a, whole=True) for a in range(axis, rank))]
+        return [*out, *(SliceEntry(-1, a, full=True) for a in range(axis, rank))]
 
     def bounds_of(self, i: int, first: T, last: T, step: int | None) -> tuple[T | int, T | int]:
         """The begin and the end of an entry, or the ends of the axis where masks ignore them."""
@@ -212,7 +212,7 @@ class StridedSlice(Op):
         for entry in self.entries(count, len(shape)):
             if entry.new:
                 out.append(1)
-            elif entry.whole:
+            elif entry.full:
                 out.append(shape[entry.axis])
             elif entry.shrink:
                 if firsts is not None:
@@ -246,7 +246,7 @@ class StridedSlice(Op):
             i = entry.position
             if entry.new:
                 index.append(None)
-            elif entry.whole:
+            elif entry.full:
                 index.append(slice(None))
             elif entry.shrink:
                 _require_element(firsts[i], data.shape[entry.axis])

@@ -174,8 +174,8 @@ class OneHot1(Op):
             raise ShapeError("depth is 0 or more", got=size)
         wide = np.expand_dims(indices.astype(np.int64), at)
         wide = np.where(wide < 0, wide + size, wide) if self._counts_back() else wide
-        places = np.arange(size).reshape([-1 if i == at else 1 for i in range(wide.ndim)])
-        return (np.where(wide == places, on_value.reshape(()), off_value.reshape(())),)
+        positions = np.arange(size).reshape([-1 if i == at else 1 for i in range(wide.ndim)])
+        return (np.where(wide == positions, on_value.reshape(()), off_value.reshape(())),)
 
 
 @dataclass(frozen=True)
@@ -264,10 +264,10 @@ def _unique_strings(texts: Array) -> tuple[Array, Array, Array, Array]:
     pieces = range(0, len(known), BLOCK_ELEMENTS)
     ordered = list(merge(*(sorted(known[n : n + BLOCK_ELEMENTS]) for n in pieces)))
     order = np.array([numbers[text] for text in ordered], np.int64)
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
     first, counts = np.unique(codes, return_index=True, return_counts=True)[1:]
-    return np.array(ordered, object), first[order], place[codes], counts[order]
+    return np.array(ordered, object), first[order], rank[codes], counts[order]
 
 
 @dataclass(frozen=True)
@@ -302,11 +302,11 @@ class Unique(Op):
             if shape is not None and where is not None:
                 at = normalize_axis(where, len(shape))
                 values, total = (*shape[:at], count, *shape[at + 1 :]), shape[at]
-        places = fresh_symbol(self) if total is None else total
+        length = fresh_symbol(self) if total is None else total
         return (
             TensorType(dtype, values),
             TensorType(self.index_element_type, (count,)),
-            TensorType(self.index_element_type, (places,)),
+            TensorType(self.index_element_type, (length,)),
             TensorType(self.count_element_type, (count,)),
         )
 
@@ -327,9 +327,9 @@ class Unique(Op):
         inverse = inverse.reshape(-1)
         if not self.sorted:
             order = np.argsort(first, kind="stable")
-            place = np.empty_like(order)
-            place[order] = np.arange(order.size)
-            first, counts, inverse = first[order], counts[order], place[inverse]
+            rank = np.empty_like(order)
+            rank[order] = np.arange(order.size)
+            first, counts, inverse = first[order], counts[order], rank[inverse]
         values = np.take(rows, first, axis=0 if at is None else at)
         index = self.index_element_type.numpy
         return (

@@ -42,8 +42,8 @@ class StringTensorUnpack(Op):
 
     def infer(self, data: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", frozenset([DType.string]), "strings")
-        place = TensorType(DType.i32, data.tensor.shape)
-        return (place, place, TensorType(DType.u8, (fresh_symbol(self),)))
+        bounds = TensorType(DType.i32, data.tensor.shape)
+        return (bounds, bounds, TensorType(DType.u8, (fresh_symbol(self),)))
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         parts, total, pending = list[bytes](), 0, 0
@@ -59,9 +59,9 @@ class StringTensorUnpack(Op):
         ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
         charge_bytes(pending + total, "the bytes of strings")
         symbols = np.frombuffer(bytearray().join(parts), np.uint8)
-        places = np.empty(len(parts) + 1, np.int32)
-        places[0], places[1:] = 0, ends
-        begins, ends = (e.copy().reshape(data.shape) for e in (places[:-1], places[1:]))
+        offsets = np.empty(len(parts) + 1, np.int32)
+        offsets[0], offsets[1:] = 0, ends
+        begins, ends = (e.copy().reshape(data.shape) for e in (offsets[:-1], offsets[1:]))
         return begins, ends, symbols
 
 

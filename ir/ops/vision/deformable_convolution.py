@@ -36,7 +36,7 @@ from ..shape_inference import (
 
 @dataclass(frozen=True)
 class DeformableConvolution1(Op):
-    """A convolution whose taps read the data at places moved by `offsets`, bilinearly.
+    """A convolution whose taps read the data at coordinates moved by `offsets`, bilinearly.
 
     data [N, C, H, W], offsets [N, deformable_group * taps * 2 (y, x), rows, columns], filters
     [O, C / group, kernel]. Each deformable group of channels has offsets of its own.
@@ -55,7 +55,7 @@ class DeformableConvolution1(Op):
 
     @property
     def pads_bilinearly(self) -> bool:
-        """Whether a place up to a pixel outside is between the image and zeros; else it is 0."""
+        """Whether a sample up to a pixel outside is between the image and zeros; else it is 0."""
         return False
 
     def scratch_bytes(
@@ -64,13 +64,13 @@ class DeformableConvolution1(Op):
         data, filters = inputs[0], inputs[2]
         if data is None or filters is None or not (data.is_static and filters.is_static):
             return 0
-        places = len_of_taps(filters) * outputs[0].elements // max(sizes_of(filters.shape)[0], 1)
-        samples = places * sizes_of(data.shape)[1]
+        pixels = len_of_taps(filters) * outputs[0].elements // max(sizes_of(filters.shape)[0], 1)
+        samples = pixels * sizes_of(data.shape)[1]
         item = computing_bytes(data.dtype)
         # The samples, what is added to them, and the matrix of them; coordinates and weights.
         return (
             item * (4 * samples + outputs[0].elements)
-            + 100 * places * self.deformable_group
+            + 100 * pixels * self.deformable_group
             + widened_bytes(*inputs)
         )
 
@@ -178,11 +178,11 @@ def _sample_planes(planes: Array, y: Array, x: Array, *, pads: bool) -> Array:
         (top + 1, left, dy * (1 - dx)),
         (top + 1, left + 1, dy * dx),
     ):
-        held = inside & (rows > least - (not pads)) & (columns > least - (not pads))
+        readable = inside & (rows > least - (not pads)) & (columns > least - (not pads))
         if pads:
-            held &= (rows >= 0) & (columns >= 0) & (rows < height) & (columns < width)
+            readable &= (rows >= 0) & (columns >= 0) & (rows < height) & (columns < width)
         rows, columns = np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)
-        out += np.where(held[..., None], planes[batch, :, rows, columns] * weight[..., None], 0)
+        out += np.where(readable[..., None], planes[batch, :, rows, columns] * weight[..., None], 0)
     return np.moveaxis(out, -1, 1)
 
 

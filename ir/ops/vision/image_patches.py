@@ -19,7 +19,7 @@ from ..shape_inference import fresh_symbol, require_rank
 @dataclass(frozen=True)
 class ExtractImagePatches(Op):
     """Every window of an image [N, C, H, W] as channels [N, kernel * C, rows, columns], ordered by
-    place in the window, then by channel. `rates` are dilations."""
+    position in the window, then by channel. `rates` are dilations."""
 
     kind: ClassVar[str] = "ExtractImagePatches"
     version: ClassVar[int] = 3

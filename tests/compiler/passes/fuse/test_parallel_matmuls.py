@@ -16,7 +16,7 @@ from irc_compiler.compiler.passes.fuse.matmul_add import fuse_matmul_add
 from irc_compiler.compiler.passes.fuse.parallel_matmuls import fuse_parallel_matmuls
 from irc_compiler.ir.graph import Graph
 from irc_compiler.ir.ops import Constant, Gemm
-from irc_compiler.ir.provenance import note, place_of
+from irc_compiler.ir.provenance import file_slice_of, note
 from support.rewriting import graph, random_inputs, run, same_values, stays
 
 HEADS = """
@@ -108,14 +108,14 @@ def weights_of(made: Graph) -> Iterator[np.ndarray]:
 def test_weights_of_a_file_stay_known() -> None:
     """Two models of a file share the merged weight; one of the parts' is not enough."""
     for known in (3, 2):
-        places = []
+        slices = []
         for _ in range(2):
             made = graph(attention(biases=""))
             for i, data in zip(range(known), weights_of(made), strict=False):
                 note(data, "a file", 1000 * i)
             (weight,) = weights_of(run(made, PASSES))
-            places.append(place_of(weight))
-        assert places[0] == places[1] and (places[0] is not None) == (known == 3)
+            slices.append(file_slice_of(weight))
+        assert slices[0] == slices[1] and (slices[0] is not None) == (known == 3)
 
 
 def test_f16_weights_of_merged_matmuls_stay_f16() -> None:
