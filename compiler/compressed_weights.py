@@ -98,10 +98,10 @@ def _dequantize(graph: Graph, value: Value) -> int | None:
 def _broadcast_to_groups(array: Array, shape: list[int], transposed: bool) -> Array | None:
     """An array that broadcasts to `shape` as [groups, N], or None if it does not."""
     try:
-        whole = np.broadcast_to(array, shape)
+        expanded = np.broadcast_to(array, shape)
     except ValueError:
         return None
-    matrix = whole.reshape(whole.shape[-2:])
+    matrix = expanded.reshape(expanded.shape[-2:])
     return np.ascontiguousarray(matrix.T if transposed else matrix)
 
 

@@ -207,14 +207,14 @@ def save_model(
         raise UsageError("ONNX has no dialect", got="dialect=True", expected="a path *.xml")
     if suffix == ".xml" and opset is not None:
         raise UsageError("an operator set is ONNX's", got=f"opset={opset}", expected="*.onnx")
-    held = model if isinstance(model, Model) else read_model(model)
+    source = model if isinstance(model, Model) else read_model(model)
     with memory_errors():
         if suffix == ".onnx":
             from .export.onnx.model_writer import DEFAULT_OPSET, write_onnx
 
             wanted = DEFAULT_OPSET if opset is None else opset
-            return write_onnx(held.graph, path, opset=wanted, compress_to_fp16=compress_to_fp16)
+            return write_onnx(source.graph, path, opset=wanted, compress_to_fp16=compress_to_fp16)
         from .export.xml import write_xml
 
-        write_xml(held.graph, path, compress_to_fp16=compress_to_fp16, dialect=dialect)
+        write_xml(source.graph, path, compress_to_fp16=compress_to_fp16, dialect=dialect)
     return Path(path), Path(path).with_suffix(".bin")

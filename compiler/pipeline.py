@@ -116,7 +116,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_layer_norm,
     # Scales and shifts per channel go into the filters of convolutions.
     fold_batch_norm,
-    # What mixes places between products is one of them; the filters have taken their scales.
+    # What mixes pixels between products is one of them; the filters have taken their scales.
     convert_conv1x1_to_matmul,
     # Transposes meet and cancel, move through elementwise operations, and end in flags.
     cancel_transposes,

@@ -95,22 +95,22 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
     def align(value: Value) -> Value:
         return value
 
-    split = whole = None
+    split = sizes = None
     given = x
     if op.group:
         if shape is None or not all(isinstance(d, int) for d in shape):
             return None
-        whole = tuple(d for d in shape if isinstance(d, int))
-        axis = normalize_axis(op.axis, len(whole))
-        size = whole[axis]
+        sizes = tuple(d for d in shape if isinstance(d, int))
+        axis = normalize_axis(op.axis, len(sizes))
+        size = sizes[axis]
         if size % op.group:
-            places = np.arange(size, dtype=np.int64) // op.group
-            picks = [add(_ints(p)) for p in (places, np.array(axis, np.int64))]
+            group_indices = np.arange(size, dtype=np.int64) // op.group
+            picks = [add(_ints(p)) for p in (group_indices, np.array(axis, np.int64))]
 
             def align(value: Value) -> Value:
                 return add(Gather(), value, *picks)
         else:
-            split = (*whole[:axis], size // op.group, op.group, *whole[axis + 1 :])
+            split = (*sizes[:axis], size // op.group, op.group, *sizes[axis + 1 :])
             stored = graph.op(x.node)
             if isinstance(stored, Constant):  # takes the shape on itself
                 given = add(Constant(stored.data.reshape(split), stored.dtype, split))
@@ -132,7 +132,7 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
     if offset is not None:
         product = add(Add(), product, align(offset))
     found = product if wide is dtype else add(Convert(dtype), product)
-    return found if split is None or whole is None else _add_reshape(add, found, whole)
+    return found if split is None or sizes is None else _add_reshape(add, found, sizes)
 
 
 def _ints(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Constant:

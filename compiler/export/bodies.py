@@ -18,9 +18,9 @@ def with_bodies(op: Op, function: Callable[[Graph], Graph]) -> Op:
     """The operation with `function` applied to each graph it holds; itself where it has none."""
     if not op.bodies():
         return op
-    held = {a.name: getattr(op, a.name) for a in op.attributes()}
+    fields = {a.name: getattr(op, a.name) for a in op.attributes()}
     return dataclasses.replace(
-        op, **{name: function(value) for name, value in held.items() if isinstance(value, Graph)}
+        op, **{name: function(value) for name, value in fields.items() if isinstance(value, Graph)}
     )
 
 
@@ -57,8 +57,8 @@ def _branch(
         ("input", _port_pair(port, number[body.parameters[i]])) for i, port in enumerate(fed)
     ]
     entries += [
-        ("output", _port_pair(inputs + k, number[body.results[place]]))
-        for k, place in enumerate(results)
+        ("output", _port_pair(inputs + k, number[body.results[index]]))
+        for k, index in enumerate(results)
     ]
     return f"{branch}_port_map", entries
 

@@ -17,22 +17,22 @@ from ..frontends.xml.subbyte import is_packed, pack
 
 
 class WeightsWriter:
-    """Writes constants to a stream and remembers where each content lies."""
+    """Writes constants to a stream and records the offset of each content."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._end = 0
-        self._places: dict[tuple[int, bytes], int] = {}
+        self._offsets: dict[tuple[int, bytes], int] = {}
         # By identity, for `find`: the arrays are held so that no id is used twice.
         self._arrays: dict[tuple[int, DType], tuple[Array, int]] = {}
 
-    def place(self, array: Array, dtype: DType) -> tuple[int, int]:
+    def add_constant(self, array: Array, dtype: DType) -> tuple[int, int]:
         """Offset and size in bytes of an array's content; written unless it is there already."""
         data = constant_bytes(array, dtype)
         key = size, _ = _key(data)
-        offset = self._places.get(key)
+        offset = self._offsets.get(key)
         if offset is None:
-            offset = self._places[key] = self._end
+            offset = self._offsets[key] = self._end
             self._stream.write(data)
             self._end += size
         self._arrays[id(array), dtype] = array, offset
@@ -49,7 +49,7 @@ class WeightsWriter:
         known = self._arrays.get((id(array), dtype))
         if known is not None:
             return known[1]
-        return self._places.get(_key(constant_bytes(array, dtype)))
+        return self._offsets.get(_key(constant_bytes(array, dtype)))
 
 
 def _key(data: bytes | memoryview) -> tuple[int, bytes]:

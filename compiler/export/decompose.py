@@ -48,10 +48,10 @@ def decompose(graph: Graph) -> Graph:
     """
     out = Graph(graph.name)
     out.rt_info = dict(graph.rt_info)
-    places: dict[Value, Value] = {}
+    new_values: dict[Value, Value] = {}
     for node in graph.order():
         record = graph.node(node)
-        inputs = [None if v is None else places[v] for v in graph.inputs(node)]
+        inputs = [None if v is None else new_values[v] for v in graph.inputs(node)]
         build = Build(out, record.name, record.origin)
         if record.op.version:
             inputs = completed_inputs(build, record, inputs)
@@ -60,13 +60,13 @@ def decompose(graph: Graph) -> Graph:
             made = _expansion(record)(build, record, inputs)
             _hand_over(out, record, made)
         for port, value in enumerate(made):
-            places[Value(node, port)] = value
-    for roots, kept in (
+            new_values[Value(node, port)] = value
+    for roots, copied in (
         (graph.parameters, out.parameters),
         (graph.results, out.results),
         (graph.sinks, out.sinks),
     ):
-        kept[:] = [places[Value(node)].node for node in roots]
+        copied[:] = [new_values[Value(node)].node for node in roots]
     return out
 
 

@@ -23,18 +23,18 @@ from ...plan.plan import (
 )
 from .attribute_format import escape
 
-Place = tuple[int, int]
+ValueKey = tuple[int, int]
 
 
 @dataclass
 class _Layer:
-    """A layer of the net; `reads` and `writes` are where its values lie."""
+    """A layer of the net; `reads` and `writes` are the keys of its values."""
 
     name: str
     type: str
     data: dict[str, str]
-    reads: list[Place] = field(default_factory=list[Place])
-    writes: list[Place] = field(default_factory=list[Place])
+    reads: list[ValueKey] = field(default_factory=list[ValueKey])
+    writes: list[ValueKey] = field(default_factory=list[ValueKey])
 
 
 def runtime_graph(plan: Plan, microseconds: Mapping[tuple[int, int], float]) -> str:
@@ -53,7 +53,7 @@ def runtime_graph(plan: Plan, microseconds: Mapping[tuple[int, int], float]) -> 
 def _region_layers(
     number: int, region: Region, microseconds: Mapping[tuple[int, int], float], order: int
 ) -> list[_Layer]:
-    def place(b: int) -> Place:
+    def key_of(b: int) -> ValueKey:
         """The slot that an input or output is, else the buffer; parts are their wholes."""
         while (inside := region.buffers[b].alias_of) is not None:
             b = inside
@@ -69,8 +69,8 @@ def _region_layers(
             step.name, _step_kind(step), _step_data(step, order + n, microseconds.get((number, n)))
         )
         known = [b for b in inputs if region.buffers[b].kind != CONSTANT]
-        layer.reads = list(dict.fromkeys(place(b) for b in known))
-        layer.writes = list(dict.fromkeys(place(b) for b in outputs))
+        layer.reads = list(dict.fromkeys(key_of(b) for b in known))
+        layer.writes = list(dict.fromkeys(key_of(b) for b in outputs))
         layers.append(layer)
     if region.terminal is not None:
         end = region.terminal
@@ -123,7 +123,7 @@ def _as_xml(name: str, layers: list[_Layer]) -> str:
     """Layers in order; a value goes from the last layer before that wrote it."""
     lines = ['<?xml version="1.0"?>', f'<net name="{escape(name)}" version="11">', "\t<layers>"]
     edges: list[str] = []
-    written: dict[Place, tuple[int, int]] = {}
+    written: dict[ValueKey, tuple[int, int]] = {}
     for i, layer in enumerate(layers):
         found = [(p, written[p]) for p in layer.reads if p in written]
         lines.append(

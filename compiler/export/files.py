@@ -17,7 +17,7 @@ def replace_files(*targets: Path) -> Generator[list[BinaryIO]]:
     """Streams that replace `targets`, in this order, when the block ends without an error.
 
     On any error the targets stay as they were and nothing is left behind. Of several, the last is
-    the one that is opened by its name: whoever is killed while they are put in their places leaves
+    the one that is opened by its name: whoever is killed while they are renamed leaves
     none of it, rather than the old one besides new others. Raises Error naming the file where the
     system refuses.
     """

@@ -16,7 +16,7 @@ from ...ir.types import TensorType
 
 
 class Build:
-    """Adds nodes in the place of one dialect node, named after it."""
+    """Adds nodes that replace one dialect node, named after it."""
 
     def __init__(self, graph: Graph, name: str, origin: str) -> None:
         self.graph = graph

@@ -129,7 +129,7 @@ class NetWriter:
 
     def _data(self, op: Op) -> None:
         if isinstance(op, Constant):
-            offset, size = self.weights.place(op.data, op.dtype)
+            offset, size = self.weights.add_constant(op.data, op.dtype)
             data = {
                 "element_type": op.dtype.value,
                 "shape": ", ".join(str(d) for d in op.shape),

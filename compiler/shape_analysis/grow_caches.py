@@ -2,7 +2,7 @@
 
 A key-value cache is ReadValue -> (Gather by beam_idx ->) Concat along an axis -> Assign. It is
 stored with that axis first: a longer value then begins with the bytes of the shorter one, and the
-runtime appends to memory with room (runtime/execution/variables.py). ReadCache takes the place of
+runtime appends to memory with room (runtime/execution/variables.py). ReadCache replaces
 ReadValue and Gather; identical indices cost nothing.
 
 Variables whose initial values have one length and that grow by one length always have one length,

@@ -56,10 +56,10 @@ def replace_branch_by_fail(op: If, branch: int, types: Sequence[Type], why: str)
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) < len(types):
         return None
-    body, places = build_failing_body(tensors, why), tuple(range(len(tensors)))
+    body, outputs = build_failing_body(tensors, why), tuple(range(len(tensors)))
     if branch == 0:
-        return replace(op, then_body=body, then_inputs=(), then_outputs=places)
-    return replace(op, else_body=body, else_inputs=(), else_outputs=places)
+        return replace(op, then_body=body, then_inputs=(), then_outputs=outputs)
+    return replace(op, else_body=body, else_inputs=(), else_outputs=outputs)
 
 
 def reason(error: Error) -> str:

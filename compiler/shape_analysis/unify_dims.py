@@ -65,7 +65,7 @@ def requirements_of(graph: Graph, node: int) -> list[ShapeConstraint]:
 
 def _collect_constraints(graph: Graph) -> list[tuple[ShapeConstraint, str]]:
     """What the nodes behind results and variables take for granted, in order, each once, with the
-    node's place in its file."""
+    node's origin in its file."""
     found: dict[tuple[Dim, Dim, bool], tuple[ShapeConstraint, str]] = {}
     needed = graph.needed_nodes()
     for node in (n for n in graph.order() if n in needed):
@@ -87,7 +87,7 @@ def _is_symbolic(fact: Fact | None) -> bool:
 
 
 def _symbols_of_inputs(graph: Graph) -> dict[str, int]:
-    """The names of symbols that are axes of parameters, each with its place in their order."""
+    """The names of symbols that are axes of parameters, each with its index in their order."""
     found: dict[str, int] = {}
     for node in graph.parameters:
         op = graph.op(node)
@@ -99,7 +99,7 @@ def _symbols_of_inputs(graph: Graph) -> dict[str, int]:
 
 
 def _solve(
-    needs: Sequence[tuple[ShapeConstraint, str]], place: Mapping[str, int]
+    needs: Sequence[tuple[ShapeConstraint, str]], order: Mapping[str, int]
 ) -> dict[str, Dim]:
     """New sizes by symbol."""
     solved: dict[str, Dim] = {}
@@ -108,12 +108,12 @@ def _solve(
         if each.or_one:
             continue
         if each.least is not None:
-            solved |= _solve_bound(each.least, right, place)
+            solved |= _solve_bound(each.least, right, order)
             continue
         if eq(left, right) is False:
             got = f"{each.left} and {each.right}, which have to be {left} and {right}"
             raise ShapeError(each.what, where=where, got=got, expected="equal sizes")
-        found = _solve_equality(left, right, place)
+        found = _solve_equality(left, right, order)
         if found is not None:
             solved = {k: substitute(d, {found[0]: found[1]}) for k, d in solved.items()}
             solved[found[0]] = found[1]
@@ -124,33 +124,33 @@ def _substitute_solved(d: Dim, solved: Mapping[str, Dim]) -> Dim:
     return substitute(d, solved) if solved else d
 
 
-def _solve_equality(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, Dim] | None:
+def _solve_equality(left: Dim, right: Dim, order: Mapping[str, int]) -> tuple[str, Dim] | None:
     """The symbol of an input that an equality determines, and what it is. Of two symbols the one
     that comes first in the inputs stays, if it is bound at least as tightly."""
     a, b = plain_symbol(left), plain_symbol(right)
-    a = a if a is not None and a.name in place else None
-    b = b if b is not None and b.name in place else None
+    a = a if a is not None and a.name in order else None
+    b = b if b is not None and b.name in order else None
     for mine, other in ((a, right), (b, left)):
         if mine is not None and isinstance(other, int):
             inside = mine.lo <= other and (mine.hi is None or other <= mine.hi)
             return (mine.name, other) if inside else None
     if a is None or b is None or a.name == b.name:
         return None
-    first, second = sorted((a, b), key=lambda s: place[s.name])
+    first, second = sorted((a, b), key=lambda s: order[s.name])
     wide = second.hi is None or (first.hi is not None and first.hi <= second.hi)
     if first.lo < second.lo or not wide:
         return None
     return second.name, left if first is a else right
 
 
-def _solve_bound(least: Dim, size: Dim, place: Mapping[str, int]) -> dict[str, Dim]:
+def _solve_bound(least: Dim, size: Dim, order: Mapping[str, int]) -> dict[str, Dim]:
     """The symbol of an input, bound as this size needs it, if it is the only one: values from its
     bound on with which the size stays too small are not for this model."""
     names: frozenset[Symbol] = size.symbols() if isinstance(size, Expr) else frozenset()
     if not isinstance(least, int) or len(names) != 1:
         return {}
     (only,) = names
-    if only.name not in place:
+    if only.name not in order:
         return {}
     rest = size - symbol(only.name, only.lo, only.hi)
     if isinstance(rest, int):

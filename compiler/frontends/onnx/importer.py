@@ -360,7 +360,7 @@ class Importer:
 
 
 def _locate_error(error: Error, origin: str) -> Error:
-    """The error with the ONNX node named, also where it names a place inside."""
+    """The error with the ONNX node named, also where it names an origin inside."""
     where = origin
     if error.where is not None:
         where = error.where if origin in error.where else f"{origin}, {error.where}"

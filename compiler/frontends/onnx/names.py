@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def check_names(model: ModelProto, label: str) -> None:
     """ModelFormatError where a name that the reader uses is not UTF-8."""
-    for place, name in _names(model):
+    for owner, name in _names(model):
         if not isinstance(name, str):
             raise ModelFormatError(
-                f"the name of {place} is not UTF-8", where=label, got=shorten_text(repr(name))
+                f"the name of {owner} is not UTF-8", where=label, got=shorten_text(repr(name))
             )
 
 

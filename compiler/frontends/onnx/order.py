@@ -21,7 +21,7 @@ _MAX_SHOWN = 12
 
 
 def node_label(node: NodeProto, position: int) -> str:
-    """A node for messages: node "MatMul_3" (MatMul), or its place where it has no name."""
+    """A node for messages: node "MatMul_3" (MatMul), or its index where it has no name."""
     if node.name:
         return f"node {shorten_text(node.name)} ({node.op_type})"
     first = next((name for name in node.output if name), "")

@@ -1,7 +1,7 @@
 """Bodies of If, Loop and TensorIterator: port maps and back edges.
 
 A port map names port ids outside and layer ids inside the body; operations name input
-ports and of places among a body's parameters and results. Every parameter of a body has to be fed
+ports and of indices among a body's parameters and results. Every parameter of a body has to be fed
 and every output of the layer has to come from somewhere, once.
 """
 
@@ -117,8 +117,8 @@ def _branch_inputs(layer: XmlLayer, body: Bodies, tag: str) -> tuple[int, ...]:
     found: dict[int, int] = {}
     for entry in _map(layer, tag):
         if not entry.output:
-            place = _inner_index(layer, entry, body, body.graph.parameters, "Parameter")
-            _insert_once(layer, entry, found, place, _outer_input(layer, entry))
+            index = _inner_index(layer, entry, body, body.graph.parameters, "Parameter")
+            _insert_once(layer, entry, found, index, _outer_input(layer, entry))
     return _complete(layer, found, len(body.graph.parameters), "a parameter of the body")
 
 
@@ -126,8 +126,8 @@ def _branch_outputs(layer: XmlLayer, body: Bodies, tag: str) -> tuple[int, ...]:
     found: dict[int, int] = {}
     for entry in _map(layer, tag):
         if entry.output:
-            place = _inner_index(layer, entry, body, body.graph.results, "Result")
-            _insert_once(layer, entry, found, _outer_output(layer, entry), place)
+            index = _inner_index(layer, entry, body, body.graph.results, "Result")
+            _insert_once(layer, entry, found, _outer_output(layer, entry), index)
     return _complete(layer, found, len(layer.outputs), "an output of the layer")
 
 
@@ -146,17 +146,17 @@ class _IterationReader:
         condition: dict[int, int] = {}
         for entry in _map(self.layer, "port_map"):
             if entry.output:
-                place = _inner_index(self.layer, entry, self.body, graph.results, "Result")
+                index = _inner_index(self.layer, entry, self.body, graph.results, "Result")
                 if entry.attributes.get("purpose") == "execution_condition":
-                    _insert_once(self.layer, entry, condition, 0, place)
+                    _insert_once(self.layer, entry, condition, 0, index)
                 if _read_number(self.layer, entry, "external_port_id") != _LOOP_PORT:
-                    output = self._output(entry, place)
+                    output = self._output(entry, index)
                     _insert_once(
                         self.layer, entry, outputs, _outer_output(self.layer, entry), output
                     )
             else:
-                place = _inner_index(self.layer, entry, self.body, graph.parameters, "Parameter")
-                _insert_once(self.layer, entry, inputs, place, self._input(entry, place))
+                index = _inner_index(self.layer, entry, self.body, graph.parameters, "Parameter")
+                _insert_once(self.layer, entry, inputs, index, self._input(entry, index))
         given: dict[str, Any] = {
             "body": graph,
             "ports": _complete(
@@ -171,7 +171,7 @@ class _IterationReader:
         return read_op(self.layer, cls, **given)
 
     def _back_edges(self) -> dict[int, int]:
-        """Places of parameters to the places of the results that come back to them."""
+        """Indices of parameters to the indices of the results that come back to them."""
         back: dict[int, int] = {}
         for source, target in self.layer.back_edges:
             result = self._index_of_layer(source, self.body.graph.results, "Result")
@@ -195,7 +195,7 @@ class _IterationReader:
             )
         return listed.index(node)
 
-    def _input(self, entry: MapEntry, place: int) -> BodyInput:
+    def _input(self, entry: MapEntry, index: int) -> BodyInput:
         purpose = entry.attributes.get("purpose")
         if purpose == "current_iteration":
             return BodyInput("iteration")
@@ -206,15 +206,15 @@ class _IterationReader:
         if "axis" in entry.attributes:
             axis, parts = self._read_slicing(entry)
             return BodyInput("sliced", port, axis=axis, **parts)
-        if place in self.back:
-            return BodyInput("carried", port, self.back[place])
+        if index in self.back:
+            return BodyInput("carried", port, self.back[index])
         return BodyInput("invariant", port)
 
-    def _output(self, entry: MapEntry, place: int) -> BodyOutput:
+    def _output(self, entry: MapEntry, index: int) -> BodyOutput:
         if "axis" not in entry.attributes:
-            return BodyOutput("last", place)
+            return BodyOutput("last", index)
         axis, parts = self._read_slicing(entry)
-        return BodyOutput("joined", place, axis, **parts)
+        return BodyOutput("joined", index, axis, **parts)
 
     def _read_slicing(self, entry: MapEntry) -> tuple[int, dict[str, int]]:
         """Axis and the other numbers of a sliced input or joined output."""
@@ -242,7 +242,7 @@ def _read_number(layer: XmlLayer, entry: MapEntry, name: str) -> int:
 def _inner_index(
     layer: XmlLayer, entry: MapEntry, body: Bodies, listed: list[int], kind: str
 ) -> int:
-    """The place of a body's layer among the body's parameters or results."""
+    """The index of a body's layer among the body's parameters or results."""
     number = _read_number(layer, entry, "internal_layer_id")
     node = body.nodes.get(number)
     if node is None or node not in listed:
@@ -273,23 +273,23 @@ def _outer_index(layer: XmlLayer, entry: MapEntry, ids: list[int], side: str) ->
 
 
 def _insert_once(
-    layer: XmlLayer, entry: MapEntry, found: dict[int, _T], place: int, value: _T
+    layer: XmlLayer, entry: MapEntry, found: dict[int, _T], index: int, value: _T
 ) -> None:
-    if place in found:
+    if index in found:
         what = "a port map says the same thing twice"
-        raise _error(layer, entry, what, _tag(entry), "each place once")
-    found[place] = value
+        raise _error(layer, entry, what, _tag(entry), "each entry once")
+    found[index] = value
 
 
 def _complete(layer: XmlLayer, found: dict[int, _T], count: int, what: str) -> tuple[_T, ...]:
-    for place in range(count):
-        if place not in found:
+    for index in range(count):
+        if index not in found:
             raise layer.error(
                 f"{what} is not connected in the port map",
-                got=f"nothing for number {place}",
+                got=f"nothing for number {index}",
                 expected=f"an entry for each of {count}",
             )
-    return tuple(found[place] for place in range(count))
+    return tuple(found[index] for index in range(count))
 
 
 def _error(

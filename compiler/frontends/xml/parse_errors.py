@@ -15,7 +15,7 @@ from .text import shorten_text
 _IR = "an OpenVINO IR: XML with the root <net>"
 _COPY = "copy the file again in full"
 _END = re.compile(rb"</net\s*>")
-_PLACE = re.compile(r",? line [0-9]+, column [0-9]+\Z", re.ASCII)
+_POSITION = re.compile(r",? line [0-9]+, column [0-9]+\Z", re.ASCII)
 # What the parser's limits are called in its messages; what that means, and what is allowed.
 _LIMITS = (
     (
@@ -36,7 +36,7 @@ _LIMITS = (
 )
 # A start tag, or a text behind one, of more than the parser takes.
 _LONG_TEXT = re.compile(rb"<[^<]{9500000,}")
-# Bytes shown before and after the place where the parser stopped.
+# Bytes shown before and after the position where the parser stopped.
 _BYTES_BEFORE_ERROR, _BYTES_AFTER_ERROR = 40, 20
 
 
@@ -52,7 +52,7 @@ def not_xml(error: Any, log: Any, data: bytes, file: str) -> ModelFormatError:
             got = _longest_text(data) or _text_around(data, line, column)
             return ModelFormatError(what, where=where, got=got, expected=expected)
     got, expected, fix = _explain_error(data, line, column)
-    said = _PLACE.sub("", " ".join(said.split()))
+    said = _POSITION.sub("", " ".join(said.split()))
     if fix == _COPY:
         said = "the text ends early"
     return ModelFormatError(

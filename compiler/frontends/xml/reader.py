@@ -82,8 +82,8 @@ def read_xml(
         parts.expect(referred_ranges(layers))
         return parts
 
-    with WeightsFile(load, max_memory) as held:
-        graph = _Builder(held, check=declared_shapes == "check").build(net, wiring).graph
+    with WeightsFile(load, max_memory) as weights_file:
+        graph = _Builder(weights_file, check=declared_shapes == "check").build(net, wiring).graph
     graph.rt_info = dict(net.rt_info)
     if net.version == 10:
         add_operation_names(graph, net)
@@ -204,18 +204,18 @@ def _inputs_by_port(layer: XmlLayer, given: list[Value]) -> list[Value | None]:
     inputs: list[Value | None] = list(given)
     text = layer.rt_info.get(EXTRA, {}).get(ABSENT)
     for word in words.words(text) if text else ():
-        place = layer.read(ABSENT, word, words.parse_unsigned)
-        if place > len(inputs):
-            raise layer.error("an absent input lies beyond the others", got=place)
-        inputs.insert(place, None)
+        port = layer.read(ABSENT, word, words.parse_unsigned)
+        if port > len(inputs):
+            raise layer.error("an absent input lies beyond the others", got=port)
+        inputs.insert(port, None)
     return inputs
 
 
 def _kept_rt_info(layer: XmlLayer) -> dict[str, dict[str, str]]:
     """rt_info of a layer and its ports as a node keeps it: ports as `in:0/name`, `out:0/name`."""
-    kept = {name: dict(pairs) for name, pairs in layer.rt_info.items() if name != EXTRA}
+    entries = {name: dict(pairs) for name, pairs in layer.rt_info.items() if name != EXTRA}
     for side, ports in (("in", layer.inputs), ("out", layer.outputs)):
         for n, port in enumerate(ports):
             if port.rt_info:
-                kept.update({f"{side}:{n}/{name}": dict(v) for name, v in port.rt_info.items()})
-    return kept
+                entries.update({f"{side}:{n}/{name}": dict(v) for name, v in port.rt_info.items()})
+    return entries

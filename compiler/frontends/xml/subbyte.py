@@ -20,19 +20,19 @@ from ....ir.op import Array
 
 @dataclass(frozen=True)
 class _Group:
-    """`size` bytes hold one element per entry of `places`: where its bits lie (8 * byte + bit,
+    """`size` bytes hold one element per entry of `bit_offsets`: of its bits (8 * byte + bit,
     bit 0 lowest), lowest bit first."""
 
     size: int
-    places: tuple[tuple[int, ...], ...]
+    bit_offsets: tuple[tuple[int, ...], ...]
 
 
-def _u3_places(i: int) -> tuple[int, ...]:
+def _u3_bit_offsets(i: int) -> tuple[int, ...]:
     low = 8 * (i // 4) + 6 - 2 * (i % 4)
     return low, low + 1, 23 - i
 
 
-def _u6_places(i: int) -> tuple[int, ...]:
+def _u6_bit_offsets(i: int) -> tuple[int, ...]:
     low = 8 * (i // 2) + 4 - 4 * (i % 2)
     high = 22 - 2 * i
     return low, low + 1, low + 2, low + 3, high, high + 1
@@ -45,8 +45,8 @@ _GROUPS: dict[DType, _Group] = {
     DType.u1: _Group(1, tuple((7 - i,) for i in range(8))),
     DType.u2: _PAIRS,
     DType.i2: _PAIRS,  # irc's own
-    DType.u3: _Group(3, tuple(_u3_places(i) for i in range(8))),
-    DType.u6: _Group(3, tuple(_u6_places(i) for i in range(4))),
+    DType.u3: _Group(3, tuple(_u3_bit_offsets(i) for i in range(8))),
+    DType.u6: _Group(3, tuple(_u6_bit_offsets(i) for i in range(4))),
     DType.u4: _NIBBLES,
     DType.i4: _NIBBLES,
     DType.nf4: _NIBBLES,
@@ -64,7 +64,7 @@ def packed_bytes(dtype: DType, count: int) -> int:
     group = _GROUPS.get(dtype)
     if group is None:
         return dtype.nbytes(count)
-    return -(-count // len(group.places)) * group.size
+    return -(-count // len(group.bit_offsets)) * group.size
 
 
 def unpack(dtype: DType, data: Array, count: int) -> Array:
@@ -74,10 +74,10 @@ def unpack(dtype: DType, data: Array, count: int) -> Array:
     if is_four_bit(dtype):
         return unpack_int4(dtype, data, count)
     bits = np.unpackbits(data, bitorder="little").reshape(-1, 8 * group.size)
-    codes = np.zeros((bits.shape[0], len(group.places)), dtype=np.uint8)
-    for element, places in enumerate(group.places):
-        for power, place in enumerate(places):
-            codes[:, element] |= bits[:, place] << power
+    codes = np.zeros((bits.shape[0], len(group.bit_offsets)), dtype=np.uint8)
+    for element, bit_offsets in enumerate(group.bit_offsets):
+        for power, bit_offset in enumerate(bit_offsets):
+            codes[:, element] |= bits[:, bit_offset] << power
     return _from_codes(dtype, codes.reshape(-1)[:count])
 
 
@@ -87,14 +87,14 @@ def pack(dtype: DType, array: Array) -> bytes:
         return pack_int4(array).tobytes()
     group = _GROUPS[dtype]
     codes = _to_codes(dtype, array.reshape(-1))
-    groups = -(-codes.size // len(group.places))
-    padded = np.zeros(groups * len(group.places), dtype=np.uint8)
+    groups = -(-codes.size // len(group.bit_offsets))
+    padded = np.zeros(groups * len(group.bit_offsets), dtype=np.uint8)
     padded[: codes.size] = codes
-    padded = padded.reshape(groups, len(group.places))
+    padded = padded.reshape(groups, len(group.bit_offsets))
     bits: np.ndarray[Any, np.dtype[np.uint8]] = np.zeros((groups, 8 * group.size), dtype=np.uint8)
-    for element, places in enumerate(group.places):
-        for power, place in enumerate(places):
-            bits[:, place] = (padded[:, element] >> power) & 1
+    for element, bit_offsets in enumerate(group.bit_offsets):
+        for power, bit_offset in enumerate(bit_offsets):
+            bits[:, bit_offset] = (padded[:, element] >> power) & 1
     return np.packbits(bits, axis=1, bitorder="little").tobytes()
 
 

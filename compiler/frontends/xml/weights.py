@@ -188,21 +188,21 @@ def _raw_bytes(layer: XmlLayer, weights: WeightsFile) -> tuple[int, Array]:
     offset = layer.read("offset", data["offset"], words.parse_unsigned)
     size = layer.read("size", data["size"], words.parse_unsigned)
     try:
-        held = weights.open()
+        opened = weights.open()
     except ModelFormatError as error:
         if error.where is None:
             raise layer.error(
                 error.what, got=error.got, expected=error.expected, fix=error.fix
             ) from error
         raise
-    if offset > held.size or size > held.size - offset:
+    if offset > opened.size or size > opened.size - offset:
         raise layer.error(
             "a constant lies outside the weights (.bin)",
-            got=f"offset {offset}, size {size}, weights of {held.size} bytes",
-            expected=f"offset + size at most {held.size}",
-            fix=_LFS if held.part(0, min(23, held.size)).tobytes() == _LFS_HEAD else _COPY,
+            got=f"offset {offset}, size {size}, weights of {opened.size} bytes",
+            expected=f"offset + size at most {opened.size}",
+            fix=_LFS if opened.part(0, min(23, opened.size)).tobytes() == _LFS_HEAD else _COPY,
         )
-    return offset, held.part(offset, offset + size)
+    return offset, opened.part(offset, offset + size)
 
 
 def _strings(layer: XmlLayer, raw: Array, count: int) -> Array:

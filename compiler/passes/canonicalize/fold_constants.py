@@ -58,9 +58,9 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
         if keep_bytes and _is_weight(graph, node, _MAX_UNUSED_DEPTH):
             return MatchFailure("a product may read the bytes")
         size = sum(_most_bytes(t) for t in record.types)
-        kept = _kept_by_reader(graph, node, size)
-        if kept is not None:
-            return kept
+        failure = _kept_by_reader(graph, node, size)
+        if failure is not None:
+            return failure
         growth = max(0, size - _freed_bytes(graph, node, inputs))
         if growth > left[0]:
             amount = "an unknown number of" if size == UNKNOWN_WORK else str(growth)

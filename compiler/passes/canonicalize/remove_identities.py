@@ -62,7 +62,7 @@ def remove_mover(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 def remove_transpose(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """A transpose that keeps every axis in its place."""
+    """A transpose that keeps every axis at its index."""
     order = known_axes(graph, graph.input(node, 1), 64)
     if not order or order != list(range(len(order))):
         return None
@@ -162,7 +162,7 @@ def bypass_broadcast(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if getattr(graph.op(value.node), "mode", "").lower() not in ("numpy", "bidirectional"):
             return MatchFailure("the broadcast follows another rule")
         if not is_elementwise(graph, node) or any(s is None for s in shapes):
-            return MatchFailure("the operation looks at the place of an axis")
+            return MatchFailure("the operation depends on the index of an axis")
         shape, between = shape_of(graph, Value(node)), shape_of(graph, value)
         if shape is None or broadcast_shapes(*shapes) != shape:
             return MatchFailure("the other operands do not have the shape")

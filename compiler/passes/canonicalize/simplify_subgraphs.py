@@ -40,7 +40,7 @@ class _Wiring:
 
 
 def take_branch(graph: Graph, node: int, op: If) -> Patch | None:
-    """An If whose condition is known: its branch, in its place."""
+    """An If whose condition is known: its branch replaces it."""
     known = graph.known_value(graph.input(node, 0))
     if known is None or known.size != 1 or known.dtype == object:
         return None
@@ -81,10 +81,10 @@ def narrow_branches(graph: Graph, node: int, op: If) -> Patch | None:
     changed = False
     for body, inputs in ((op.then_body, op.then_inputs), (op.else_body, op.else_inputs)):
         feeds = [outside[port] for port in inputs]
-        kept, narrowed = _drop_parameters(graph, body, feeds, [True] * len(feeds))
+        retained, narrowed = _drop_parameters(graph, body, feeds, [True] * len(feeds))
         changed = changed or narrowed is not body
         bodies.append(narrowed)
-        ports.append(tuple(wiring.port(v) for i in kept if (v := feeds[i]) is not None))
+        ports.append(tuple(wiring.port(v) for i in retained if (v := feeds[i]) is not None))
     if not changed:
         return None
     new = replace(
@@ -114,12 +114,12 @@ def narrow_loop(graph: Graph, node: int, op: Iterating) -> Patch | None:
         return None
     feeds = [outside[p.port] if p.port >= 0 else None for p in ports]
     free = [p.mode in ("invariant", "iteration") for p in ports]
-    kept, narrowed = _drop_parameters(graph, body, feeds, free)
+    retained, narrowed = _drop_parameters(graph, body, feeds, free)
     if narrowed is body and not passed and len(outputs) == len(op.results):
         return None
     wiring = _Wiring(outside[:2] if isinstance(op, Loop) else [])
     wired: list[BodyInput] = []
-    for i in kept:
+    for i in retained:
         value = feeds[i]
         wired.append(ports[i] if value is None else replace(ports[i], port=wiring.port(value)))
     results = tuple(op.results[k] for k in outputs)
@@ -148,19 +148,19 @@ def _drop_parameters(
 ) -> tuple[list[int], Graph]:
     """(parameters that stay, the body without the others). A parameter may go where it is `free`:
     it has no uses, or a constant feeds it."""
-    kept: list[int] = []
+    retained: list[int] = []
     constants: dict[int, Constant] = {}
     for i, (node, value) in enumerate(zip(body.parameters, feeds, strict=True)):
         op = None if value is None else graph.op(value.node)
         if free[i] and isinstance(op, Constant):
             constants[node] = op
         elif not free[i] or body.has_uses(node):
-            kept.append(i)
-    if len(kept) == len(body.parameters):
-        return kept, body
+            retained.append(i)
+    if len(retained) == len(body.parameters):
+        return retained, body
     narrowed = body.copy()
     for i, node in enumerate(body.parameters):
-        if i in kept:
+        if i in retained:
             continue
         if node in constants:
             value = Value(narrowed.add(constants[node], name=narrowed.node(node).name))
@@ -168,13 +168,13 @@ def _drop_parameters(
                 narrowed.connect(value, use)
         narrowed.remove(node)
     infer_graph(narrowed)
-    return kept, narrowed
+    return retained, narrowed
 
 
 def _replace_node(
     graph: Graph, node: int, op: Op, inputs: Sequence[Value | None], outputs: dict[int, int]
 ) -> Patch:
-    """A patch that puts `op` in the place of the node; `outputs`: old to new ports."""
+    """A patch that replaces the node by `op`; `outputs`: old to new ports."""
     patch = Patch()
     made = patch.add(op, *inputs, name=graph.node(node).name)
     for old, new in outputs.items():

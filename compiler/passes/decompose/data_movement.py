@@ -164,12 +164,12 @@ def decompose_batch_to_space(
     split = patch.integers([*block[1:], -1, *sizes])
     value = patch.add(Reshape(), graph.input(node, 0), split)
     order = [k, *(a for i in range(k) for a in (k + 1 + i, i))]
-    whole = [d * b for d, b in zip(sizes, block[1:], strict=True)]
+    expanded_sizes = [d * b for d, b in zip(sizes, block[1:], strict=True)]
     value = add_transpose(patch, value, order)
-    value = patch.add(Reshape(), value, patch.integers([-1, *whole]))
+    value = patch.add(Reshape(), value, patch.integers([-1, *expanded_sizes]))
     cuts = [
         (1 + i, a, d - z, 1)
-        for i, (a, z, d) in enumerate(zip(begin[1:], end[1:], whole, strict=True))
+        for i, (a, z, d) in enumerate(zip(begin[1:], end[1:], expanded_sizes, strict=True))
         if a or z
     ]
     return patch.replace(Value(node), _slice(patch, value, cuts))
@@ -178,7 +178,7 @@ def decompose_batch_to_space(
 def decompose_reverse_sequence(
     graph: Graph, node: int, op: ReverseSequence
 ) -> Patch | MatchFailure | None:
-    """Each place is read from where it comes from: length - 1 - t before the length, t behind."""
+    """Each element is read from its source index: length - 1 - t before the length, t behind."""
     shape = shape_of(graph, graph.input(node, 0))
     if shape is None or shape_of(graph, graph.input(node, 1)) is None:
         return MatchFailure("a rank is unknown")

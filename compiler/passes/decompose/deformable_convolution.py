@@ -1,7 +1,7 @@
-"""DeformableConvolution as rows gathered at moved places, blended, and one matrix product.
+"""DeformableConvolution as rows gathered at moved coordinates, blended, and one matrix product.
 
-A row holds the channels of a deformable group at one place of the image; four rows around each
-place of each tap are weighted, and a product with the filters sums taps and channels.
+A row holds the channels of a deformable group at one pixel of the image; four rows around each
+coordinate of each tap are weighted, and a product with the filters sums taps and channels.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class _TapBuilder(NodeBuilder):
         return self.add(op, *(v if isinstance(v, Value) else self.number(v) for v in values))
 
     def is_within(self, coordinate: Value, axis: int, least: float) -> Value:
-        """Whether a place is at least `least` and before the end of the axis."""
+        """Whether a coordinate is at least `least` and before the end of the axis."""
         high = self.do(Less(), coordinate, self.sides[axis])
         return self.add(LogicalAnd(), self.do(GreaterEqual(), coordinate, least), high)
 
     def corner(self, y: Value, x: Value, weight: Value) -> Value:
-        """Rows at whole places times their weights, 0 outside the image."""
-        held = self.add(LogicalAnd(), self.is_within(y, 0, 0.0), self.is_within(x, 1, 0.0))
+        """Rows at integer coordinates times their weights, 0 outside the image."""
+        inside = self.add(LogicalAnd(), self.is_within(y, 0, 0.0), self.is_within(x, 1, 0.0))
         index = self.do(Add(), self.do(Multiply(), y, self.sides[1]), x)
         # No row, which is 0: the pixel at the border may be infinite, or not a number.
-        index = self.do(Select(), held, index, self.sides[0] * self.sides[1])
-        whole = self.add(Convert(DType.i64), index)
-        found = self.add(Gather(batch_dims=1), self.rows, whole, self.ints([1]))
+        index = self.do(Select(), inside, index, self.sides[0] * self.sides[1])
+        row_index = self.add(Convert(DType.i64), index)
+        found = self.add(Gather(batch_dims=1), self.rows, row_index, self.ints([1]))
         return self.add(Multiply(), found, self.add(Unsqueeze(), weight, self.ints([2])))
 
 
@@ -76,7 +76,7 @@ def decompose_deformable(
     if dtype_of(graph, graph.input(node, 0)) is not DType.f32 or 0 in (*data, *offsets):
         return MatchFailure("not in f32, or an axis is empty")
     channels, *sides = data
-    # Places are counted in f32.
+    # Coordinates are computed in f32.
     if sides[0] * sides[1] >= 1 << 24:
         return MatchFailure("a large image")
     groups, output_sizes = op.deformable_group, offsets[1:]
@@ -91,11 +91,11 @@ def decompose_deformable(
     y, x, mask = _sample_coordinates(build, op, batch, output_sizes, kernel)
     inside = build.add(
         LogicalAnd(),
-        build.is_within(y, 0, _least_place(op)),
-        build.is_within(x, 1, _least_place(op)),
+        build.is_within(y, 0, _least_coordinate(op)),
+        build.is_within(x, 1, _least_coordinate(op)),
     )
     columns = _blend(build, y, x, inside, mask, clamps=not op.pads_bilinearly)
-    # [N * groups, places * taps, each] to [N, places, groups * taps * each].
+    # [N * groups, pixels * taps, each] to [N, pixels, groups * taps * each].
     order = [0, 2, 1, 3]
     groups_of_columns = build.reshape(columns, images, groups, count, taps * each)
     if groups > 1:
@@ -109,8 +109,8 @@ def decompose_deformable(
     return build.done(build.reshape(made, images, outputs, *output_sizes))
 
 
-def _least_place(op: DeformableConvolution1) -> float:
-    """The least place that is read: 0, or just above -1."""
+def _least_coordinate(op: DeformableConvolution1) -> float:
+    """The least coordinate that is read: 0, or just above -1."""
     return float(np.nextafter(np.float32(-1), np.float32(0))) if op.pads_bilinearly else 0.0
 
 
@@ -121,7 +121,7 @@ def _sample_coordinates(
     output_sizes: Sequence[int],
     kernel: Sequence[int],
 ) -> tuple[Value, Value, Value | None]:
-    """Where taps read, y and x, and their mask: [N * groups, places * taps]."""
+    """Where taps read, y and x, and their mask: [N * groups, pixels * taps]."""
     taps, count = kernel[0] * kernel[1], output_sizes[0] * output_sizes[1]
     moves = build.reshape(build.graph.input(build.node, 1), batch, taps, 2, count)
     moves = build.add(Transpose(), moves, build.ints([0, 3, 1, 2]))
@@ -143,8 +143,8 @@ def _sample_coordinates(
 def _blend(
     build: _TapBuilder, y: Value, x: Value, inside: Value, mask: Value | None, *, clamps: bool
 ) -> Value:
-    """Four rows around each place by their distances; with `clamps` a row behind the last one is
-    the last one, otherwise 0."""
+    """Four rows around each coordinate by their distances; with `clamps` a row behind the last one
+    is the last one, otherwise 0."""
     sides: list[list[tuple[Value, Value]]] = []
     for axis, coordinate in enumerate((y, x)):
         low = build.add(Floor(), coordinate)

@@ -194,14 +194,14 @@ def _as_scalar(graph: Graph, patch: Patch, value: Value) -> Value:
 
 
 def decompose_one_hot(graph: Graph, node: int, op: OneHot1) -> Patch | MatchFailure | None:
-    """Indices compared with every place along the new axis."""
+    """Indices compared with every index along the new axis."""
     indices, depth, on, off = (graph.input(node, port) for port in range(4))
     shape, known = shape_of(graph, indices), graph.known_value(depth)
     if shape is None or known is None or known.dtype.kind not in "iu":
         return MatchFailure("the rank or the depth is not known")
     count = int(known.reshape(-1)[0])
     if count > 1 << 16:
-        return MatchFailure("a table of places that is large")
+        return MatchFailure("a table of indices that is large")
     at = normalize_axis(op.axis, len(shape) + 1)
     patch = Patch()
     on, off = (_as_scalar(graph, patch, v) for v in (on, off))

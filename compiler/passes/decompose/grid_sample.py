@@ -1,5 +1,5 @@
-"""GridSample in operations that have kernels: places, the four elements around each, their mean;
-and resizing by filters, which is a product with a constant matrix per axis.
+"""GridSample in operations that have kernels: coordinates, the four elements around each, their
+mean; and resizing by filters, which is a product with a constant matrix per axis.
 
 An element is a row of all channels, picked from the image channels last by its number.
 """
@@ -51,8 +51,8 @@ class _Plane:
         self.patch = Patch()
         self.shape = self.patch.add(ShapeOf(DType.i64), data)
         # H and W as integers of one element, and as floats.
-        self.whole = [self.axis_size(axis) for axis in (2, 3)]
-        self.sizes = [self.patch.add(Convert(DType.f32), size) for size in self.whole]
+        self.spatial_sizes = [self.axis_size(axis) for axis in (2, 3)]
+        self.sizes = [self.patch.add(Convert(DType.f32), size) for size in self.spatial_sizes]
         order = self.ints(0, 2, 3, 1)
         rows = self.patch.add(Transpose(), data, order)
         flat = self.patch.add(Concat(0), self.axis_size(0), self.ints(-1), self.axis_size(1))
@@ -89,7 +89,7 @@ class _Plane:
         return self.do(Multiply(), self.do(Subtract(), self.do(Multiply(), x, size), 1.0), 0.5)
 
     def clamp_index(self, coordinate: Value, axis: int) -> tuple[Value, Value]:
-        """A place kept within the image, and whether it was there."""
+        """A coordinate clamped to the image, and whether it was inside."""
         last = self.do(Subtract(), self.sizes[axis], 1.0)
         was = self.do(
             LogicalAnd(),
@@ -99,13 +99,13 @@ class _Plane:
         return self.do(Maximum(), self.do(Minimum(), coordinate, last), 0.0), was
 
     def gather_rows(self, y: Value, x: Value, *, zeros: bool, weight: Value | None) -> Value:
-        """Rows [N, h, w, C] at whole places, by their weights, and 0 outside where `zeros`."""
+        """Rows [N, h, w, C] at integer coordinates times their weights, 0 outside where `zeros`."""
         (y, in_y), (x, in_x) = self.clamp_index(y, 0), self.clamp_index(x, 1)
         wide = [self.patch.add(Convert(DType.i64), v) for v in (y, x)]
-        index = self.do(Add(), self.do(Multiply(), wide[0], self.whole[1]), wide[1])
+        index = self.do(Add(), self.do(Multiply(), wide[0], self.spatial_sizes[1]), wide[1])
         if zeros:
             # No row, which is 0: the pixel at the border may be infinite, or not a number.
-            count = self.do(Multiply(), *self.whole)
+            count = self.do(Multiply(), *self.spatial_sizes)
             index = self.do(Select(), self.do(LogicalAnd(), in_y, in_x), index, count)
         rows = self.patch.add(Gather(batch_dims=1), self.rows, index, self.ints(1))
         if weight is None:
@@ -114,7 +114,7 @@ class _Plane:
 
 
 def decompose_sample(graph: Graph, node: int, op: GridSample) -> Patch | MatchFailure | None:
-    """The nearest element of each place, or four by their distance."""
+    """The nearest element of each coordinate, or four by their distance."""
     data, grid = graph.input(node, 0), graph.input(node, 1)
     mode, outside = op.mode.lower(), op.padding_mode.lower()
     if mode not in ("bilinear", "nearest") or outside not in ("zeros", "border"):
@@ -146,7 +146,7 @@ def decompose_sample(graph: Graph, node: int, op: GridSample) -> Patch | MatchFa
 
 
 def _neighbor_indices(plane: _Plane, coordinate: Value) -> list[tuple[Value, Value]]:
-    """The whole places before and behind, with their weights."""
+    """The integer coordinates before and behind, with their weights."""
     before = plane.do(Floor(), coordinate)
     far = plane.do(Subtract(), coordinate, before)
     near = plane.do(Subtract(), 1.0, far)

@@ -36,18 +36,18 @@ from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 from .node_builder import NodeBuilder
 
-# Windows of more places than these are gathered on the host.
-_MAX_PLACES = 64
+# Windows of more taps than these are gathered on the host.
+_MAX_TAPS = 64
 
 
 def decompose_patches(
     graph: Graph, node: int, op: ExtractImagePatches
 ) -> Patch | MatchFailure | None:
-    """One strided slice of the padded image per place of the window."""
+    """One strided slice of the padded image per tap of the window."""
     image = graph.input(node, 0)
     windows, shape = op.windows(), shape_of(graph, image)
-    if shape is None or op.sizes[0] * op.sizes[1] > _MAX_PLACES:
-        return MatchFailure("the rank is unknown, or the window has many places")
+    if shape is None or op.sizes[0] * op.sizes[1] > _MAX_TAPS:
+        return MatchFailure("the rank is unknown, or the window has many taps")
     build = NodeBuilder(graph, node)
     data = image
     if windows.is_same_padded:

@@ -70,8 +70,10 @@ def decompose_indices(  # noqa: C901 - builds one expression, part by part
         return patch.integers(value)
 
     def sizes(of: Value, begin: int, end: int) -> Value:
-        whole = patch.add(ShapeOf(DType.i64), of)
-        return patch.add(Slice(), whole, integers(begin), integers(end), integers(1), integers(0))
+        full_shape = patch.add(ShapeOf(DType.i64), of)
+        return patch.add(
+            Slice(), full_shape, integers(begin), integers(end), integers(1), integers(0)
+        )
 
     def enumerate_axes(of: Value, count: Value, before: Sequence[int], behind: int) -> Value:
         """0, 1, ... in the shape of some axes, between axes of 1."""
@@ -127,6 +129,6 @@ def decompose_indices(  # noqa: C901 - builds one expression, part by part
     return patch.replace(Value(node, 1), found)
 
 
-_RULES = (op_rule("place", (MaxPool8,), decompose_indices),)
+_RULES = (op_rule("indices", (MaxPool8,), decompose_indices),)
 
 decompose_maxpool_indices = Pass("decompose_maxpool_indices", lambda options: _RULES)

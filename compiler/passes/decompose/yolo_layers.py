@@ -54,7 +54,7 @@ def decompose_region(graph: Graph, node: int, op: RegionYolo) -> Patch | MatchFa
 
 
 def decompose_reorg(graph: Graph, node: int, op: ReorgYolo) -> Patch | MatchFailure | None:
-    """A transposed view: Darknet reads the data as blocks of stride x stride places."""
+    """A transposed view: Darknet reads the data as blocks of stride x stride pixels."""
     data = graph.input(node, 0)
     shape = shape_of(graph, data)
     if shape is None or not all(isinstance(d, int) for d in shape[1:]):

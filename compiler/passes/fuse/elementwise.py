@@ -116,7 +116,7 @@ def _collect(graph: Graph, node: int, program: Program) -> dict[int, Program]:
             if value is None or value.node in members:
                 continue
             inner = value.node
-            # All readers are members already, so that its place in the order is behind them.
+            # All readers are members already, so that its position in the order is behind them.
             if not graph.readers(value) <= members.keys():
                 continue
             found = program_at(graph, inner)

@@ -57,11 +57,11 @@ def _gate(
             return refused
         value = Value(root)
         for through in (False, True):
-            whole = expand(graph, value, gate, through=through)
+            root_poly = expand(graph, value, gate, through=through)
             argument = expand(graph, graph.input(node, 0), gate, through=through)
-            if whole is None or argument is None:
+            if root_poly is None or argument is None:
                 continue
-            found = read(graph, gate, argument, whole, dtype)
+            found = read(graph, gate, argument, root_poly, dtype)
             if isinstance(found, MatchFailure):
                 refused = found
             elif found is not None:
@@ -81,7 +81,7 @@ def _only_atom(poly: Poly) -> Value | None:
 
 
 def _split_gate(
-    argument: Poly, whole: Poly, gate: Value
+    argument: Poly, root_poly: Poly, gate: Value
 ) -> tuple[Value, dict[int, float], Poly] | None:
     """x, the argument's coefficients by degree, and the root's polynomial, with the sign of an odd
     gate's argument moved into the root."""
@@ -91,27 +91,27 @@ def _split_gate(
     by_degree = {len(monomial): c for monomial, c in argument.items()}
     if by_degree.get(1, 0.0) < 0:
         by_degree = {d: -c for d, c in by_degree.items()}
-        whole = {m: -c if m.count(gate) % 2 else c for m, c in whole.items()}
-    return x, by_degree, whole
+        root_poly = {m: -c if m.count(gate) % 2 else c for m, c in root_poly.items()}
+    return x, by_degree, root_poly
 
 
 _NOT_GELU = MatchFailure("the constants are not Gelu's")
 
 
 def _read_gelu(
-    graph: Graph, gate: Value, argument: Poly, whole: Poly, dtype: DType
+    graph: Graph, gate: Value, argument: Poly, root_poly: Poly, dtype: DType
 ) -> Build | MatchFailure | None:
     """0.5 x + 0.5 x g with g = erf(x / sqrt 2) or tanh(sqrt(2 / pi) (x + 0.044715 x^3))."""
-    found = _split_gate(argument, whole, gate)
+    found = _split_gate(argument, root_poly, gate)
     if found is None:
         return None
-    x, by_degree, whole = found
-    if set(whole) != {(x,), tuple(sorted((x, gate)))}:
+    x, by_degree, root_poly = found
+    if set(root_poly) != {(x,), tuple(sorted((x, gate)))}:
         return None
     erf = graph.op(gate.node).kind == "Erf"
     if set(by_degree) != ({1} if erf else {1, 3}):
         return None
-    right = all(is_near(c, 0.5, dtype) for c in whole.values())
+    right = all(is_near(c, 0.5, dtype) for c in root_poly.values())
     if erf:
         right = right and is_near(by_degree[1], math.sqrt(0.5), dtype)
     else:
@@ -122,14 +122,14 @@ def _read_gelu(
 
 
 def _read_swish(
-    graph: Graph, gate: Value, argument: Poly, whole: Poly, dtype: DType
+    graph: Graph, gate: Value, argument: Poly, root_poly: Poly, dtype: DType
 ) -> Build | MatchFailure | None:
     """x g with g = sigmoid(beta x), or Gelu's tanh form written with a sigmoid."""
     x = _only_atom(argument)
-    if x is None or set(whole) != {tuple(sorted((x, gate)))}:
+    if x is None or set(root_poly) != {tuple(sorted((x, gate)))}:
         return None
     by_degree = {len(monomial): c for monomial, c in argument.items()}
-    if any(c != 1 for c in whole.values()):
+    if any(c != 1 for c in root_poly.values()):
         return MatchFailure("the product with the gate is scaled")
     if set(by_degree) == {1}:
         beta = by_degree[1]

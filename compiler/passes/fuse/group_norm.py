@@ -71,7 +71,7 @@ def _constant_per_group(graph: Graph, node: int, shape: Shape) -> tuple[Value, A
 
 
 def find_channels(graph: Graph, node: int) -> Patch | None:
-    """MVN over all places of each channel."""
+    """MVN over all pixels of each channel."""
     data = graph.input(node, 0)
     shape, eps = shape_of(graph, data), _epsilon(graph, node)
     if shape is None or len(shape) < 3 or eps is None or not _is_of_windows(graph, data):

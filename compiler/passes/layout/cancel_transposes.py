@@ -71,7 +71,7 @@ def push_down(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if not all(graph.only_reader(v) == node for v in orders):
         return MatchFailure("a transposed operand has other readers")
     if not is_elementwise(graph, node):
-        return MatchFailure("the operation looks at the place of an axis")
+        return MatchFailure("the operation depends on the index of an axis")
     patch = Patch()
     moved: list[Value] = []
     for value in inputs:
@@ -118,7 +118,7 @@ def lift_up(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if not has_one_use(graph, middle):
         return MatchFailure("the elementwise operation has other readers")
     if not is_elementwise(graph, middle.node):
-        return MatchFailure("the operation looks at the place of an axis")
+        return MatchFailure("the operation depends on the index of an axis")
     patch, added = Patch(), 0
     moved: list[Value] = []
     for value in inputs:

@@ -351,8 +351,10 @@ def _are_consecutive(graph: Graph, bags: _Bags) -> bool:
         return False
     cut = [constant_scalar(graph, v) for v in graph.inputs(ends.node)[1:]]
     length = shape_of(graph, array)
-    whole = length is not None and isinstance(cut[1], int) and cut[1] >= np.iinfo(np.int32).max
-    return cut[0] == 1 and whole and cut[2:] in ([1], [1, 0]) and last == first
+    reaches_end = (
+        length is not None and isinstance(cut[1], int) and cut[1] >= np.iinfo(np.int32).max
+    )
+    return cut[0] == 1 and reaches_end and cut[2:] in ([1], [1, 0]) and last == first
 
 
 def _known_elements(graph: Graph, given: Value | Constant, first: int) -> list[int]:

@@ -118,10 +118,10 @@ def _conv_integer(n: ExportContext) -> Exported:
         shape = n.fixed_shape(port)
         if shape is None:
             return None
-        whole = all(d == 1 for d in shape)
-        if not whole and port == 2:
+        is_scalar = all(d == 1 for d in shape)
+        if not is_scalar and port == 2:
             return None
-        zeros.append(n.add("Reshape", n.input(port), n.ints([] if whole else [-1])))
+        zeros.append(n.add("Reshape", n.input(port), n.ints([] if is_scalar else [-1])))
     attributes = spatial_attributes(op, n.rank(0) - 2)
     return n.add("ConvInteger", n.input(0), filters, *zeros, group=groups, **attributes)
 

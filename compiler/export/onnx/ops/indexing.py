@@ -34,7 +34,7 @@ def _gather(n: ExportContext) -> Exported:
 def _gather_or_zero(n: ExportContext, op: Gather) -> str:
     rank, own = n.rank(0), n.rank(1)
     axis = n.axis_of(2, rank)
-    places, zero = n.input_as(1, DType.i64), n.int_scalar(0)
+    indices, zero = n.input_as(1, DType.i64), n.int_scalar(0)
     size = n.add("Reshape", n.size(n.input(0), axis), n.ints([]))
     known = n.known_ints(1)
     limit = n.fixed_shape(0)
@@ -43,10 +43,10 @@ def _gather_or_zero(n: ExportContext, op: Gather) -> str:
         and limit is not None
         and all(-limit[axis] <= v < limit[axis] for v in known)
     ):
-        return _gather_at(n, places)
-    least = n.add("GreaterOrEqual", places, n.add("Neg", size))
-    below = n.add("And", least, n.add("Less", places, size))
-    found = _gather_at(n, n.add("Where", below, places, zero))
+        return _gather_at(n, indices)
+    least = n.add("GreaterOrEqual", indices, n.add("Neg", size))
+    below = n.add("And", least, n.add("Less", indices, size))
+    found = _gather_at(n, n.add("Where", below, indices, zero))
     # The mask is aligned to the axes of the indices.
     behind = rank - 1 - axis
     batch = normalize_axis(op.batch_dims, own + 1) if op.batch_dims else 0
@@ -57,20 +57,20 @@ def _gather_or_zero(n: ExportContext, op: Gather) -> str:
     return n.add("Where", mask, found, n.scalar(0, n.dtype(0)))
 
 
-def _gather_at(n: ExportContext, places: str) -> str:
+def _gather_at(n: ExportContext, indices: str) -> str:
     batch = int(getattr(n.op, "batch_dims", 0))
     axes = n.ints_of(2, "an axis")
     if not batch:
-        return n.add("Gather", n.input(0), places, axis=axes[0])
+        return n.add("Gather", n.input(0), indices, axis=axes[0])
     rank = n.rank(0)
     batch = normalize_axis(batch, n.rank(1) + 1)
     axis = normalize_axis(axes[0], rank)
     if n.dtype(1) is DType.i32:
-        places = n.cast(places, DType.i64)
+        indices = n.cast(indices, DType.i64)
     # GatherND picks along the axis behind the batch.
     order = [*range(batch), axis, *(a for a in range(batch, rank) if a != axis)]
-    places = n.add("Unsqueeze", places, n.ints([-1]))
-    found = n.add("GatherND", n.transpose(n.input(0), order), places, batch_dims=batch)
+    indices = n.add("Unsqueeze", indices, n.ints([-1]))
+    found = n.add("GatherND", n.transpose(n.input(0), order), indices, batch_dims=batch)
     # Axes now: batch, indices, then what was between batch and axis, then the rest.
     own, between = n.rank(1) - batch, axis - batch
     out = [*range(batch), *range(batch + own, batch + own + between)]
@@ -101,9 +101,9 @@ def _scatter_update(n: ExportContext) -> Exported:
     order = [axis, *(a for a in range(rank) if a != axis)]
     count = n.rank(2)
     moved = [*range(axis, axis + own), *range(axis), *range(axis + own, count)]
-    places = n.add("Unsqueeze", n.input_as(1, DType.i64), n.ints([-1]))
+    indices = n.add("Unsqueeze", n.input_as(1, DType.i64), n.ints([-1]))
     updates = n.transpose(n.input(2), moved)
-    found = n.add("ScatterND", n.transpose(n.input(0), order), places, updates)
+    found = n.add("ScatterND", n.transpose(n.input(0), order), indices, updates)
     return n.transpose(found, [order.index(a) for a in range(rank)])
 
 
@@ -137,8 +137,8 @@ def _scatter_nd(n: ExportContext) -> Exported:
         if name == "sub":
             name, updates = "sum", n.add("Neg", updates)
         reduction = _reduction(n, "ScatterND", name)
-    places = n.input_as(1, DType.i64)
-    return n.add("ScatterND", n.input(0), places, updates, reduction=reduction)
+    indices = n.input_as(1, DType.i64)
+    return n.add("ScatterND", n.input(0), indices, updates, reduction=reduction)
 
 
 EXPORTERS: dict[str, ExportFunction] = {

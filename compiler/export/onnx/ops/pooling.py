@@ -77,13 +77,13 @@ def _max_pool(n: ExportContext) -> Exported:
     if isinstance(op, MaxPool1) or not n.is_read(1):
         found = narrow_output(n, n.add("MaxPool", x, **attributes), wide)
         return [found] if isinstance(op, MaxPool1) else [found, found]
-    values, places = n.add_all("MaxPool", [x], 2, **attributes)
+    values, indices = n.add_all("MaxPool", [x], 2, **attributes)
     axis = normalize_axis(op.axis, n.rank(0))
     if axis:
         sizes = n.slice(n.add("Shape", n.input(0)), axis, n.rank(0), 0)
-        places = n.add("Mod", places, n.reduce("ReduceProd", sizes, [0]))
+        indices = n.add("Mod", indices, n.reduce("ReduceProd", sizes, [0]))
     to = op.index_element_type
-    return [narrow_output(n, values, wide), places if to is DType.i64 else n.cast(places, to)]
+    return [narrow_output(n, values, wide), indices if to is DType.i64 else n.cast(indices, to)]
 
 
 def _average_pool(n: ExportContext) -> Exported:
@@ -142,10 +142,10 @@ def _adaptive_max(n: ExportContext) -> Exported:
     if not all(w and d % w == 0 for d, w in zip(have, wanted, strict=True)):
         raise n.error("windows of several sizes")
     kernel = [d // w for d, w in zip(have, wanted, strict=True)]
-    values, places = n.add_all("MaxPool", [n.input(0)], 2, kernel_shape=kernel, strides=kernel)
-    places = n.add("Mod", places, n.int_scalar(prod(have)))
+    values, indices = n.add_all("MaxPool", [n.input(0)], 2, kernel_shape=kernel, strides=kernel)
+    indices = n.add("Mod", indices, n.int_scalar(prod(have)))
     to = op.index_element_type
-    return [values, places if to is DType.i64 else n.cast(places, to)]
+    return [values, indices if to is DType.i64 else n.cast(indices, to)]
 
 
 EXPORTERS: dict[str, ExportFunction] = {

@@ -1,4 +1,4 @@
-"""Elements in order: the largest, those that are not 0, the distinct ones; places marked."""
+"""Elements in order: the largest, those that are not 0, the distinct ones; one-hot."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _top_k(n: ExportContext) -> Exported:
         else n.add("Reshape", n.input_as(1, DType.i64), n.ints([1]))
     )
     largest = int(op.mode.lower() == "max")
-    values, places = n.add_all("TopK", [x, k], 2, axis=op.axis, largest=largest, sorted=1)
+    values, indices = n.add_all("TopK", [x, k], 2, axis=op.axis, largest=largest, sorted=1)
     if op.sort.lower() == "index":
-        places, _ = n.add_all("TopK", [places, k], 2, axis=op.axis, largest=0, sorted=1)
-        values = n.add("GatherElements", x, places, axis=op.axis)
+        indices, _ = n.add_all("TopK", [indices, k], 2, axis=op.axis, largest=0, sorted=1)
+        values = n.add("GatherElements", x, indices, axis=op.axis)
     values = values if wide is dtype else n.cast(values, dtype)
-    return [values, n.cast(places, DType.i32) if op.index_element_type is DType.i32 else places]
+    return [values, n.cast(indices, DType.i32) if op.index_element_type is DType.i32 else indices]
 
 
 def _non_zero(n: ExportContext) -> Exported:
@@ -50,7 +50,7 @@ def _one_hot(n: ExportContext) -> Exported:
 
 
 def _one_hot_compared(n: ExportContext, axis: int, *, normalizes: bool) -> str:
-    """Indices compared with every place along the new axis: those out of range mark nothing."""
+    """Indices compared with every index along the new axis: those out of range mark nothing."""
     rank = n.rank(0)
     at = normalize_axis(axis, rank + 1)
     zero, one = n.int_scalar(0), n.int_scalar(1)
@@ -59,11 +59,11 @@ def _one_hot_compared(n: ExportContext, axis: int, *, normalizes: bool) -> str:
         counted = n.add("Add", indices, n.flatten_scalar(1, DType.i64))
         indices = n.add("Where", n.add("Less", indices, zero), counted, indices)
     wide = n.add("Unsqueeze", indices, n.ints([at]))
-    places = n.add("Range", zero, n.flatten_scalar(1, DType.i64), one)
+    positions = n.add("Range", zero, n.flatten_scalar(1, DType.i64), one)
     behind = rank - at
     if behind:
-        places = n.add("Reshape", places, n.ints([-1, *[1] * behind]))
-    return n.add("Where", n.add("Equal", wide, places), n.flatten_scalar(2), n.flatten_scalar(3))
+        positions = n.add("Reshape", positions, n.ints([-1, *[1] * behind]))
+    return n.add("Where", n.add("Equal", wide, positions), n.flatten_scalar(2), n.flatten_scalar(3))
 
 
 def _bucketize(n: ExportContext) -> Exported:

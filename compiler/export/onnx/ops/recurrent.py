@@ -82,9 +82,9 @@ def _bias(n: ExportContext, op: _Layer, port: int, order: Sequence[int]) -> str 
     hidden, count = op.hidden_size, op.gates
     directions = op.directions()
     if isinstance(op, GRUSequence) and op.linear_before_reset:
-        whole = n.input(port)
-        inputs = n.slice(whole, 0, 3 * hidden, 1)
-        state = n.slice(whole, 3 * hidden, 4 * hidden, 1)
+        bias = n.input(port)
+        inputs = n.slice(bias, 0, 3 * hidden, 1)
+        state = n.slice(bias, 3 * hidden, 4 * hidden, 1)
         zeros = n.constant(np.zeros((directions, 2 * hidden)), n.dtype(port))
         return n.add("Concat", inputs, zeros, state, axis=1)
     zeros = n.constant(np.zeros((directions, count * hidden)), n.dtype(port))

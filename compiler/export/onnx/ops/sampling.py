@@ -40,8 +40,8 @@ def _resize(n: ExportContext) -> Exported:
     by_scales = op.shape_calculation_mode.lower() == "scales"
     port = 2 if isinstance(op, Interpolate4) and by_scales else 1
     axes_port = 3 if isinstance(op, Interpolate4) else 2
-    places = op.coordinate_transformation_mode.lower()
-    if not mode or places == "tf_half_pixel_for_nn" or (op.antialias and mode == "linear"):
+    coordinate_mode = op.coordinate_transformation_mode.lower()
+    if not mode or coordinate_mode == "tf_half_pixel_for_nn" or (op.antialias and mode == "linear"):
         return _resize_by_matrices(n, op, axes_port)
     if filtered and not n.has_attribute("Resize", "antialias"):
         return _resize_by_matrices(n, op, axes_port)
@@ -57,7 +57,7 @@ def _resize(n: ExportContext) -> Exported:
         pads = [[*p, *[0] * (rank - len(p))][:rank] for p in (op.pads_begin, op.pads_end)]
         x = n.add("Pad", x, n.ints([*pads[0], *pads[1]]))
     numbers = n.input_as(port, DType.f32 if by_scales else DType.i64)
-    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": places}
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinate_mode}
     if mode == "nearest":
         attributes["nearest_mode"] = nearest
     if mode == "cubic":
@@ -155,11 +155,11 @@ def _roi_align(n: ExportContext) -> Exported:
     op = n.op
     if not isinstance(op, ROIAlign):
         return None
-    places = _ROI_MODES.get(op.aligned_mode.lower())
-    if places is None:
+    coordinate_mode = _ROI_MODES.get(op.aligned_mode.lower())
+    if coordinate_mode is None:
         raise n.error(f"the aligned_mode {op.aligned_mode}")
     known = n.has_attribute("RoiAlign", "coordinate_transformation_mode")
-    if not known and places != "output_half_pixel":
+    if not known and coordinate_mode != "output_half_pixel":
         raise n.error(f"the aligned_mode {op.aligned_mode}, in this operator set")
     return n.add(
         "RoiAlign",
@@ -171,7 +171,7 @@ def _roi_align(n: ExportContext) -> Exported:
         sampling_ratio=op.sampling_ratio,
         spatial_scale=float(op.spatial_scale),
         mode=op.mode.lower(),
-        coordinate_transformation_mode=places if known else None,
+        coordinate_transformation_mode=coordinate_mode if known else None,
     )
 
 

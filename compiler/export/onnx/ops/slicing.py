@@ -92,9 +92,9 @@ def _pad_symmetric(n: ExportContext) -> Exported:
     for axis, (size, before, after) in enumerate(zip(sizes, begin, end, strict=True)):
         if (before, after) == (0, 0):
             continue
-        places = np.arange(max(-before, 0), size - max(-after, 0))
-        places = np.pad(places, (max(before, 0), max(after, 0)), "symmetric")
-        value = n.add("Gather", value, n.ints(places.tolist()), axis=axis)
+        indices = np.arange(max(-before, 0), size - max(-after, 0))
+        indices = np.pad(indices, (max(before, 0), max(after, 0)), "symmetric")
+        value = n.add("Gather", value, n.ints(indices.tolist()), axis=axis)
     return value
 
 

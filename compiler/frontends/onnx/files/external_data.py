@@ -1,6 +1,6 @@
 """Tensors stored in files next to the model: never outside its folder, read into memory we own.
 
-The place is the model file's own word, so nothing of it is trusted: the path has to be relative
+The location is the model file's own word, so nothing of it is trusted: the path has to be relative
 and plain, and what it leads to, after all links, a regular file within the model's folder
 (folder_files.py). Only the parts of a file that tensors refer to are read.
 """
@@ -130,9 +130,9 @@ def _refuse(location: str, where: str, reason: str, fix: str | None = None) -> M
 
 def _add_tensor_name(error: Error, where: str) -> Error:
     """The same error, which says of what tensor the file is."""
-    place = f"{where}: {error.where}"
+    origin = f"{where}: {error.where}"
     return type(error)(
-        error.what, where=place, got=error.got, expected=error.expected, fix=error.fix
+        error.what, where=origin, got=error.got, expected=error.expected, fix=error.fix
     )
 
 

@@ -284,7 +284,7 @@ def read_sparse(
             "a sparse tensor's indices do not fit its values",
             where=where,
             got=f"{list(indices.shape)} for {list(values.shape)}",
-            expected="one place, or one number for each axis, per value",
+            expected="one index, or one number for each axis, per value",
         )
     flat = indices if indices.ndim == 1 else _positions(indices, shape)
     if flat.size and not (0 <= int(flat.min()) and int(flat.max()) < size):

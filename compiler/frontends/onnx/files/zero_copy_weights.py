@@ -78,7 +78,7 @@ def _without_payloads(
 ) -> list[bytes]:
     """The pieces of a GraphProto; where its large payloads lie is added to `payloads`."""
     pieces: list[bytes] = []
-    kept = start
+    copied_to = start
     position = -1
     for number, wire, field, first, last in _fields(text, start, end):
         if number != _INITIALIZER or wire != _WIRE_LENGTH_DELIMITED:
@@ -96,13 +96,13 @@ def _without_payloads(
         _, _, raw_field, raw_first, raw_last = raws[0]
         size = (raw_field - first) + (last - raw_last)
         pieces += [
-            text.part(kept, field),
+            text.part(copied_to, field),
             bytes([_INITIALIZER << 3 | _WIRE_LENGTH_DELIMITED]) + _varint(size),
         ]
         pieces += [text.part(first, raw_field), text.part(raw_last, last)]
-        kept = last
+        copied_to = last
         payloads[position] = (raw_first, raw_last)
-    return [*pieces, text.part(kept, end)]
+    return [*pieces, text.part(copied_to, end)]
 
 
 def _fields(text: _Text, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:

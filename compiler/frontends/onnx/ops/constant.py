@@ -116,11 +116,11 @@ def dropout(n: ImportContext) -> Imported:
         known = None if ratio is None else n.constant_of(ratio)
         if known is None or bool(known.any()):
             return by_reference(n)
-    kept = n.add(Identity(), x)
+    copy = n.add(Identity(), x)
     if not n.wants(1):
-        return kept
+        return copy
     dtype = DType.boolean if n.version >= 10 else n.dtype(x)
-    return kept, n.add(Broadcast(), n.constant(np.array(1), dtype), sizes_of(n, x))
+    return copy, n.add(Broadcast(), n.constant(np.array(1), dtype), sizes_of(n, x))
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {

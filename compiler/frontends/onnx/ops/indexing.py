@@ -70,14 +70,14 @@ def tensor_scatter(n: ImportContext) -> Value:
     if axis == 0:
         raise n.type_error("TensorScatter does not write along the batch")
     length = n.add(Reshape(), size_of(n, update, axis), n.ints_value([]))
-    places = n.add(Range(DType.i64), n.int_value(0), length, n.int_value(1))
-    places = unsqueeze_value(n, places, [i for i in range(rank) if i != axis])
+    indices = n.add(Range(DType.i64), n.int_value(0), length, n.int_value(1))
+    indices = unsqueeze_value(n, indices, [i for i in range(rank) if i != axis])
     if start is not None:
-        places = n.add(Add(), places, unsqueeze_value(n, start, range(1, rank)))
+        indices = n.add(Add(), indices, unsqueeze_value(n, start, range(1, rank)))
     if mode == "circular":
-        places = n.add(FloorMod(), places, size_of(n, cache, axis))
-    places = n.add(Broadcast("bidirectional"), places, sizes_of(n, update))
-    return n.add(ScatterElementsUpdate(), cache, places, update, n.int_value(axis))
+        indices = n.add(FloorMod(), indices, size_of(n, cache, axis))
+    indices = n.add(Broadcast("bidirectional"), indices, sizes_of(n, update))
+    return n.add(ScatterElementsUpdate(), cache, indices, update, n.int_value(axis))
 
 
 def compress(n: ImportContext) -> Value:

@@ -82,19 +82,19 @@ def _pad_wrapped(n: ImportContext, begin: Value, end: Value) -> Value:
     """Axis by axis, element i of the result is element (i - begin) mod size."""
     x = n.input(0)
     for axis in range(n.rank(x)):
-        place = n.int_value(axis)
-        first, last = (n.add(Gather(), v, place, n.int_value(0)) for v in (begin, end))
+        axis_value = n.int_value(axis)
+        first, last = (n.add(Gather(), v, axis_value, n.int_value(0)) for v in (begin, end))
         if n.known_integers(first) == [0] and n.known_integers(last) == [0]:
             continue
         size = n.add(Reshape(), size_of(n, x, axis), n.ints_value([]))
         stop = n.add(Add(), size, last)
         listed = n.add(Range(DType.i64), n.add(Negative(), first), stop, n.int_value(1))
-        x = n.add(Gather(), x, n.add(FloorMod(), listed, size), place)
+        x = n.add(Gather(), x, n.add(FloorMod(), listed, size), axis_value)
     return x
 
 
 def _blocks(n: ImportContext) -> str:
-    """DCR: the place inside a block is the outer part of the channel; CRD: the inner part."""
+    """DCR: the position inside a block is the outer part of the channel; CRD: the inner part."""
     mode = n.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         raise n.error("unknown mode", got=mode, expected="DCR or CRD")

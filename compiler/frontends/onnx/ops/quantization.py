@@ -57,20 +57,20 @@ def _align_scale(n: ImportContext, value: Value, x: Value, axis: int, block: int
     per block of an axis."""
     rank, own = n.rank(x), n.rank(value)
     if block:
-        place = n.axis(axis, rank)
-        _check_blocks(n, value, x, place, block)
-        return _repeat_blocks(n, value, x, place, block)
+        normalized = n.axis(axis, rank)
+        _check_blocks(n, value, x, normalized, block)
+        return _repeat_blocks(n, value, x, normalized, block)
     if own == 0 or n.shape(value) == (1,):
         return value
-    place = n.axis(axis, rank)
+    normalized = n.axis(axis, rank)
     shape, parts = n.shape(x), n.shape(value)
-    if own != 1 or (shape and parts and eq(shape[place], parts[0]) is False):
+    if own != 1 or (shape and parts and eq(shape[normalized], parts[0]) is False):
         raise n.type_error(
-            f"a scale or zero point is one value, or one per element of axis {place}",
+            f"a scale or zero point is one value, or one per element of axis {normalized}",
             got=n.fact(value).type,
-            expected=f"of {n.fact(x).type}: [] or [{shape[place] if shape else '?'}]",
+            expected=f"of {n.fact(x).type}: [] or [{shape[normalized] if shape else '?'}]",
         )
-    return unsqueeze_value(n, value, [i for i in range(rank) if i != place])
+    return unsqueeze_value(n, value, [i for i in range(rank) if i != normalized])
 
 
 def _check_blocks(n: ImportContext, value: Value, x: Value, axis: int, block: int) -> None:
@@ -194,13 +194,13 @@ def dequantize_linear(n: ImportContext) -> Value:
     wide = target if exact or target is DType.f64 else DType.f32
     sizes = _sizes_in_blocks(n, x, axis, block)
     given = x if sizes is None else n.add(Reshape(False), x, n.ints_value(sizes))
-    place = n.axis(axis, n.rank(x)) if block else 0
+    normalized = n.axis(axis, n.rank(x)) if block else 0
 
     def align(value: Value) -> Value:
         if sizes is None:
             return _align_scale(n, value, x, axis, block)
-        _check_blocks(n, value, x, place, block)
-        return n.add(Unsqueeze(), value, n.ints_value([place + 1]))
+        _check_blocks(n, value, x, normalized, block)
+        return n.add(Unsqueeze(), value, n.ints_value([normalized + 1]))
 
     value = convert_value(n, given, wide)
     if zero is not None:
@@ -209,8 +209,12 @@ def dequantize_linear(n: ImportContext) -> Value:
     found = convert_value(n, n.add(Multiply(), value, factor), target)
     if sizes is None:
         return found
-    whole = [*sizes[:place], sizes[place] * sizes[place + 1], *sizes[place + 2 :]]
-    return n.add(Reshape(False), found, n.ints_value(whole))
+    merged_sizes = [
+        *sizes[:normalized],
+        sizes[normalized] * sizes[normalized + 1],
+        *sizes[normalized + 2 :],
+    ]
+    return n.add(Reshape(False), found, n.ints_value(merged_sizes))
 
 
 def _sizes_in_blocks(n: ImportContext, x: Value, axis: int, block: int) -> list[int] | None:
@@ -220,10 +224,10 @@ def _sizes_in_blocks(n: ImportContext, x: Value, axis: int, block: int) -> list[
     sizes = [d for d in shape or () if isinstance(d, int)]
     if not block or shape is None or len(sizes) < len(shape):
         return None
-    place = n.axis(axis, len(sizes))
-    if sizes[place] % block:
+    normalized = n.axis(axis, len(sizes))
+    if sizes[normalized] % block:
         return None
-    return [*sizes[:place], sizes[place] // block, block, *sizes[place + 1 :]]
+    return [*sizes[:normalized], sizes[normalized] // block, block, *sizes[normalized + 1 :]]
 
 
 def subtract_zero_point(
@@ -253,11 +257,11 @@ def _check_parts(n: ImportContext, value: Value, matrix: Value, column: bool) ->
     own, shape = list(n.shape(value) or ()), list(n.shape(matrix) or ())
     if not shape or not own or own == [1]:
         return
-    place = -1 if column else -2
+    dimension = -1 if column else -2
     if len(shape) < 2:
         fits = len(own) == 1 and column and eq(own[0], shape[-1]) is not False
     elif len(own) == 1:
-        fits = eq(own[0], shape[place]) is not False
+        fits = eq(own[0], shape[dimension]) is not False
     else:
         wanted = [*shape[:-2], *((1, shape[-1]) if column else (shape[-2], 1))]
         pairs = zip(reversed(own), reversed(wanted), strict=False)

@@ -140,7 +140,7 @@ REFUSED = [
     ),
     (
         "%4 = Const(f32[4] = 1, 2, 3, 4)\n%5 = PRelu.1(%3, %4)\n%6 = Result.1(%5)",
-        "the operation looks at the place of an axis",
+        "the operation depends on the index of an axis",
     ),
 ]
 

@@ -69,7 +69,7 @@ def _trees(n: ExportContext) -> Exported:
     zeros = np.zeros(len(alone), np.int64)
     ways = [np.concatenate([way, roots[alone]]) for way in (then, other)]
     ends = [(way < 0).astype(np.int64) for way in ways]
-    places = [np.where(way < 0, -1 - way, way) for way in ways]
+    indices = [np.where(way < 0, -1 - way, way) for way in ways]
     total = nodes + len(alone)
 
     def repeat(values: Any) -> list[int]:
@@ -95,8 +95,8 @@ def _trees(n: ExportContext) -> Exported:
         "nodes_missing_value_tracks_true": repeat(np.concatenate([missing, zeros])),
         "nodes_modes": tensor(np.tile(np.concatenate([modes, zeros]), columns), DType.u8),
         "nodes_splits": tensor(np.tile(np.concatenate([splits, zeros]), columns), wide),
-        "nodes_truenodeids": shift(places[0], ends[0]),
-        "nodes_falsenodeids": shift(places[1], ends[1]),
+        "nodes_truenodeids": shift(indices[0], ends[0]),
+        "nodes_falsenodeids": shift(indices[1], ends[1]),
         "nodes_trueleafs": repeat(ends[0]),
         "nodes_falseleafs": repeat(ends[1]),
         "leaf_targetids": [int(t) for t in np.maximum(flat, 0)],

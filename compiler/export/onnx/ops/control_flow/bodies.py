@@ -34,8 +34,8 @@ def _if(n: ExportContext) -> Exported:
         label = f"{n.record.name or 'If'}/{name}"
         writer, found = _write_branch(n.writer.model, body, names, outputs, label)
         proto = GraphProto(name=label)
-        for result, place in zip(found, outputs, strict=True):
-            _declare(n, proto.output, result, _result_type(body, place))
+        for result, index in zip(found, outputs, strict=True):
+            _declare(n, proto.output, result, _result_type(body, index))
         writer.finish(proto)
         branches[name] = proto
     return n.add_all("If", [n.flatten_scalar(0, DType.boolean)], op.output_count(), **branches)
@@ -65,8 +65,8 @@ def _write_branch(
     return writer, found
 
 
-def _result_type(body: Graph, place: int) -> Type:
-    return body.type(body.input(body.results[place], 0))
+def _result_type(body: Graph, index: int) -> Type:
+    return body.type(body.input(body.results[index], 0))
 
 
 def _declare(n: ExportContext, ports: object, name: str, type_: Type) -> None:
@@ -187,8 +187,10 @@ class _LoopExporter:
 
     def _state_of(self, output: BodyOutput) -> int | None:
         """The carried value whose last value an output is."""
-        places = (k for k, i in enumerate(self.carried) if self.op.ports[i].back == output.result)
-        return next(places, None)
+        positions = (
+            k for k, i in enumerate(self.carried) if self.op.ports[i].back == output.result
+        )
+        return next(positions, None)
 
     def _limits(self) -> tuple[str | None, str | None]:
         """Trip count and first condition."""

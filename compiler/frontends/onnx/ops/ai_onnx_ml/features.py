@@ -63,8 +63,8 @@ def normalizer(n: ImportContext) -> Value:
 def imputer(n: ImportContext) -> Value:
     """Elements equal to replaced_value (NaN too) become the imputed value of their column."""
     x = n.input(0)
-    whole = n.dtype(x).is_int
-    if whole:
+    is_int = n.dtype(x).is_int
+    if is_int:
         values: Sequence[float] = n.integers("imputed_value_int64s", [])
         old: float = n.integer("replaced_value_int64", 0)
     else:
@@ -82,9 +82,9 @@ def binarizer(n: ImportContext) -> Value:
 
 def array_feature_extractor(n: ImportContext) -> Value:
     """Columns of the last axis; a vector gives a row."""
-    x, places = n.input(0), n.add(Reshape(), n.input(1), n.ints_value([-1]))
+    x, indices = n.input(0), n.add(Reshape(), n.input(1), n.ints_value([-1]))
     x = n.add(Unsqueeze(), x, n.ints_value([0])) if n.rank(x) == 1 else x
-    return n.add(Gather(), x, places, n.int_value(-1))
+    return n.add(Gather(), x, indices, n.int_value(-1))
 
 
 def feature_vectorizer(n: ImportContext) -> Value:
@@ -125,12 +125,12 @@ def label_encoder(n: ImportContext) -> Value:
 def label_encoder_1(n: ImportContext) -> Value:
     """Version 1: strings to their positions, or positions to strings."""
     texts = np.array(n.texts("classes_strings", []), dtype=object)
-    names, places = (DType.string, texts), (DType.i64, np.arange(len(texts)))
+    names, numbers = (DType.string, texts), (DType.i64, np.arange(len(texts)))
     if n.dtype(n.input(0)) is DType.string:
         n.seen.add("default_string")
-        return _encode_labels(n, names, places, n.integer("default_int64", -1))
+        return _encode_labels(n, names, numbers, n.integer("default_int64", -1))
     n.seen.add("default_int64")
-    return _encode_labels(n, places, names, n.text("default_string", "_Unused"))
+    return _encode_labels(n, numbers, names, n.text("default_string", "_Unused"))
 
 
 def category_mapper(n: ImportContext) -> Value:
@@ -170,7 +170,7 @@ def _encode_labels(
 
 
 def one_hot_encoder(n: ImportContext) -> Value:
-    """A new last axis with 1 at the category's place; unknown categories are all 0, or (`zeros` is
+    """A new last axis with 1 at the category's index; unknown categories are all 0, or (`zeros` is
     0) an error of the run."""
     x, zeros = n.input(0), n.flag("zeros", True)
     texts, numbers = n.texts("cats_strings", []), n.integers("cats_int64s", [])

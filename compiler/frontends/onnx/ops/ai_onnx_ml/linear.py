@@ -64,8 +64,8 @@ def linear_classifier(n: ImportContext) -> Imported:
     scores = _add_linear(n, count)
     if count > 1 or labels[1] != 2:
         return label_at(n, labels[0], add_argmax(n, scores)), transform(n, scores, kind)
-    places = add_threshold(n, scores, 0.0)
-    return label_at(n, labels[0], places), both_classes(n, scores, kind, probability=True)
+    classes_at = add_threshold(n, scores, 0.0)
+    return label_at(n, labels[0], classes_at), both_classes(n, scores, kind, probability=True)
 
 
 def _kernel(n: ImportContext, x: Value, vectors: Value) -> Value:
@@ -130,8 +130,8 @@ def svm_classifier(n: ImportContext) -> Imported:
     prob = n.numbers("prob_a", []), n.numbers("prob_b", [])
     kind = n.text("post_transform", "NONE")
     a, b = (n.constant(np.array(p), DType.f32) for p in prob)
-    places, scores = n.add_all(SupportVotes(classes), decisions, a, b)
-    label = label_at(n, labels[0], places)
+    classes_at, scores = n.add_all(SupportVotes(classes), decisions, a, b)
+    label = label_at(n, labels[0], classes_at)
     if prob[0]:
         return label, transform(n, scores, kind)
     if classes == 2:

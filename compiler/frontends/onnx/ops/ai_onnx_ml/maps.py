@@ -44,14 +44,14 @@ def cast_map(n: ImportContext) -> Value:
     return n.add(CastMap(_CASTS[to], length if form == "SPARSE" else None), n.input(0))
 
 
-def _names(n: ImportContext, whole: str, texts: str) -> Value:
+def _names(n: ImportContext, integers_name: str, texts: str) -> Value:
     """The one list that is given, of integers or of strings."""
-    numbers, words = n.integers(whole, []), n.texts(texts, [])
+    numbers, words = n.integers(integers_name, []), n.texts(texts, [])
     if bool(numbers) == bool(words):
         raise n.error(
             "keys are needed, either integers or strings",
             got="both" if words else "none",
-            expected=f"{whole} or {texts}",
+            expected=f"{integers_name} or {texts}",
         )
     if words:
         return n.constant(np.array(words, dtype=object), DType.string)

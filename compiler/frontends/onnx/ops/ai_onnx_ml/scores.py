@@ -97,15 +97,15 @@ def class_labels(n: ImportContext, ints: str, strings: str) -> tuple[Value, int]
     return None
 
 
-def label_at(n: ImportContext, labels: Value, places: Value) -> Value:
+def label_at(n: ImportContext, labels: Value, indices: Value) -> Value:
     """The labels of positions [rows]."""
-    return n.add(Gather(), labels, places, n.int_value(0))
+    return n.add(Gather(), labels, indices, n.int_value(0))
 
 
 def add_argmax(n: ImportContext, scores: Value) -> Value:
     """The position of the largest score of each row; the first of equal ones."""
-    _, places = n.add_all(TopK(-1, "max", "value", DType.i64), scores, n.int_value(1))
-    return n.add(Squeeze(), places, n.ints_value([-1]))
+    _, indices = n.add_all(TopK(-1, "max", "value", DType.i64), scores, n.int_value(1))
+    return n.add(Squeeze(), indices, n.ints_value([-1]))
 
 
 def add_threshold(n: ImportContext, score: Value, limit: float) -> Value:

@@ -75,14 +75,14 @@ class _Forest:
                         ready.append(reference)
         if len(ready) < count:
             raise n.error("the trees have a cycle")
-        place = {old: new for new, old in enumerate(ready)}
+        renumbered = {old: new for new, old in enumerate(ready)}
         self.splits = [self.splits[i] for i in ready]
         for name in ("features", "modes", "missing"):
             setattr(self, name, [getattr(self, name)[i] for i in ready])
         for name in ("then", "other"):
             old = getattr(self, name)
-            setattr(self, name, [place.get(old[i], old[i]) for i in ready])
-        self.roots = [place.get(r, r) for r in self.roots]
+            setattr(self, name, [renumbered.get(old[i], old[i]) for i in ready])
+        self.roots = [renumbered.get(r, r) for r in self.roots]
 
 
 def _references(then: list[int], other: list[int]) -> list[tuple[int, int]]:
@@ -121,41 +121,41 @@ def _read_forest(n: ImportContext, kind: str) -> tuple[_Forest, DType, bool, set
     index = {key: i for i, key in enumerate(zip(trees, nodes, strict=True))}
     if len(index) < count:
         raise n.error("two nodes of a tree have one id")
-    forest, place = _Forest(), list[int]()
+    forest, references = _Forest(), list[int]()
     for i, mode in enumerate(modes):
         if mode == "LEAF":
-            place.append(-1 - len(forest.leaves))
+            references.append(-1 - len(forest.leaves))
             forest.leaves.append([])
             continue
         if mode not in MODES:
             raise n.error("unknown mode of a node", got=mode[:40], expected=", ".join(MODES))
-        place.append(len(forest.splits))
+        references.append(len(forest.splits))
         forest.splits.append(values[i])
         forest.features.append(features[i])
         forest.modes.append(MODES[mode])
         forest.missing.append(missing[i])
     children: set[int] = set()
     for i in range(count):
-        if place[i] < 0:
+        if references[i] < 0:
             continue
         for branch, to in ((forest.then, then[i]), (forest.other, other[i])):
             target = index.get((trees[i], to))
             if target is None:
                 raise n.error("a node leads to one that does not exist", got=to)
             children.add(target)
-            branch.append(place[target])
+            branch.append(references[target])
     rooted: set[int] = set()
     for i, tree in enumerate(trees):
         if tree not in rooted and i not in children:
             rooted.add(tree)
-            forest.roots.append(place[i])
+            forest.roots.append(references[i])
     weights, weight_type = _floats(n, f"{kind}_weights")
     columns = [_column(n, f"{kind}_{c}", len(weights)) for c in ("treeids", "nodeids", "ids")]
     for tree, node, target, weight in zip(*columns, weights, strict=True):
         at = index.get((tree, node))
-        if at is None or place[at] >= 0:
+        if at is None or references[at] >= 0:
             raise n.error("a weight belongs to no leaf", got=f"node {node} of tree {tree}")
-        forest.leaves[-1 - place[at]].append((target, weight))
+        forest.leaves[-1 - references[at]].append((target, weight))
     wide = DType.f64 in (dtype, weight_type)
     found = DType.f64 if wide else DType.f32
     return forest, found, min(weights, default=0.0) >= 0, set(columns[2])
@@ -238,17 +238,17 @@ def tree_ensemble(n: ImportContext) -> Value:
     weights = n.tensor("leaf_weights")[1].reshape(-1).astype(np.float64)
     targets = _column(n, "leaf_targetids", len(weights))
     forest = _Forest(leaves=[[e] for e in zip(targets, weights.tolist(), strict=True)])
-    place: list[int] = []  # of each node, its first comparison
+    first_split: list[int] = []  # of each node, its first comparison
     tests: list[list[float]] = []
     for i, mode in enumerate(modes):
         values = next(sets, list[float]()) if mode == _MEMBER else [float(splits.reshape(-1)[i])]
-        place.append(sum(map(len, tests)))
+        first_split.append(sum(map(len, tests)))
         tests.append(values or [float("nan")])
     for i, mode in enumerate(modes):
         if not 0 <= mode <= _MEMBER:
             raise n.error("unknown mode of a node", got=mode, expected="0 to 6")
         ends = [
-            -1 - to if leaf else _checked_node(n, place, to)
+            -1 - to if leaf else _checked_node(n, first_split, to)
             for to, leaf in ((then[i], leafs[0][i]), (other[i], leafs[1][i]))
         ]
         for k, value in enumerate(tests[i]):
@@ -257,8 +257,8 @@ def tree_ensemble(n: ImportContext) -> Value:
             forest.modes.append(MODES[_MODES_5[mode] if mode < _MEMBER else "BRANCH_EQ"])
             forest.missing.append(missing[i])
             forest.then.append(ends[0])
-            forest.other.append(ends[1] if k == len(tests[i]) - 1 else place[i] + k + 1)
-    forest.roots = [_checked_node(n, place, root) for root in n.integers("tree_roots")]
+            forest.other.append(ends[1] if k == len(tests[i]) - 1 else first_split[i] + k + 1)
+    forest.roots = [_checked_node(n, first_split, root) for root in n.integers("tree_roots")]
     aggregate = n.integer("aggregate_function", 1)
     post = n.integer("post_transform", 0)
     if aggregate not in range(4) or post not in range(5):
@@ -273,10 +273,10 @@ def _compute_dtype(dtype: DType) -> DType:
     return DType.f64 if dtype is DType.f64 else DType.f32
 
 
-def _checked_node(n: ImportContext, place: list[int], node: int) -> int:
-    if not 0 <= node < len(place):
+def _checked_node(n: ImportContext, first_split: list[int], node: int) -> int:
+    if not 0 <= node < len(first_split):
         raise n.error("a node leads to one that does not exist", got=node)
-    return place[node]
+    return first_split[node]
 
 
 def _sets(values: list[float]) -> Iterator[list[float]]:

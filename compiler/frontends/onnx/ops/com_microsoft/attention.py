@@ -193,11 +193,11 @@ def embed_layer_normalization(n: ImportContext) -> Imported:
     ids, segments = n.input(0), n.optional(1)
     zero = n.int_value(0)
     total = n.add(Gather(), n.input(2), ids, zero)
-    places = n.optional(8)
-    if places is None:
+    positions = n.optional(8)
+    if positions is None:
         length = n.add(Squeeze(), size_of(n, ids, 1), n.ints_value([0]))
-        places = n.add(Range(DType.i64), zero, length, n.int_value(1))
-    total = n.add(Add(), total, n.add(Gather(), n.input(3), places, zero))
+        positions = n.add(Range(DType.i64), zero, length, n.int_value(1))
+    total = n.add(Add(), total, n.add(Gather(), n.input(3), positions, zero))
     if segments is not None:
         total = n.add(Add(), total, n.add(Gather(), n.input(4), segments, zero))
     op = LayerNorm(-1, n.number("epsilon", 1e-12))

@@ -54,7 +54,7 @@ _OF_CONV = {"Clip": "clip", "HardSwish": "hard_swish"}
 
 
 def fused_matmul(n: ImportContext) -> Value:
-    """alpha * A' x B'; the batch flags move axis 0 to the last place but one."""
+    """alpha * A' x B'; the batch flags move axis 0 to the last axis but one."""
     a, b = n.input(0), n.input(1)
     values: list[Value] = []
     for name, value in (("A", a), ("B", b)):

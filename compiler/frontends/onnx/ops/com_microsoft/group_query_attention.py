@@ -69,9 +69,9 @@ def group_query_attention(n: ImportContext) -> Imported:
     query, key = _normalize_heads(n, query, 14), _normalize_heads(n, key, 15)
     if n.flag("do_rotary"):
         own = n.optional(9)
-        place, tables = positions if own is None else own, (n.input(7), n.input(8))
+        rotary_positions, tables = positions if own is None else own, (n.input(7), n.input(8))
         pairs = n.flag("rotary_interleaved")
-        query, key = (rotate(n, v, place, tables, 1, pairs=pairs) for v in (query, key))
+        query, key = (rotate(n, v, rotary_positions, tables, 1, pairs=pairs) for v in (query, key))
     key, value = _presents(n, (key, value), column, total)
     found = _attend(n, (query, key, value), (positions, lengths), total, sizes)
     return [found, key, value]

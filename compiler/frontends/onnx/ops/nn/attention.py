@@ -61,8 +61,8 @@ def attention(n: ImportContext) -> Imported:
     # [B, S, heads..., width]: as it is requested flat.
     rows = n.add(Transpose(), found, n.ints_value(order))
     if flat:
-        whole = n.ints_value([0, 0, sizes.heads * sizes.width])
-        found = n.add(Reshape(special_zero=True), rows, whole)
+        merged_sizes = n.ints_value([0, 0, sizes.heads * sizes.width])
+        found = n.add(Reshape(special_zero=True), rows, merged_sizes)
     elif sizes.heads != sizes.shared:
         apart = n.ints_value([0, 0, sizes.heads, sizes.width])
         rows = n.add(Reshape(special_zero=True), rows, apart)
@@ -124,11 +124,11 @@ def _sizes(n: ImportContext) -> _AttentionSizes:
 def _within_windows(
     n: ImportContext, mask: Value | None, query: Value, key: Value, past: Value | None
 ) -> Value | None:
-    """The mask with what lies outside of the windows around each query's own place hidden."""
+    """The mask, with the keys outside of the window around each query's position hidden."""
     left, right = (n.integer(f"{side}_window_size", -1) for side in ("left", "right"))
     if left < 0 and right < 0:
         return mask
-    rows, keys = _places(n, query), _places(n, key)
+    rows, keys = _positions(n, query), _positions(n, key)
     if past is not None:
         rows = n.add(Add(), rows, _length(n, past))
     rows = n.add(Unsqueeze(), rows, n.ints_value([1]))
@@ -151,7 +151,7 @@ def _length(n: ImportContext, x: Value) -> Value:
     return n.add(Gather(), n.add(ShapeOf(DType.i64), x), n.int_value(2), n.int_value(0))
 
 
-def _places(n: ImportContext, x: Value) -> Value:
+def _positions(n: ImportContext, x: Value) -> Value:
     return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
 
 

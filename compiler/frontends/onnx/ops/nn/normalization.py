@@ -87,9 +87,9 @@ def _trained_normalization(n: ImportContext) -> Imported:
     result = n.add(op, x, *parameters, mean, variance)
     averages: list[Value] = []
     for before, now in zip(running, (mean, variance), strict=True):
-        kept = n.add(Multiply(), before, n.like(before, momentum))
+        decayed = n.add(Multiply(), before, n.like(before, momentum))
         fresh = n.add(Multiply(), convert_value(n, now, own), n.like(before, 1 - momentum))
-        averages.append(n.add(Add(), kept, fresh))
+        averages.append(n.add(Add(), decayed, fresh))
     return [result, *averages]
 
 

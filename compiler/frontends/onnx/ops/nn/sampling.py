@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...import_context import ImportContext, Imported, ImportFunction
 
 _MODES = {"nearest": "nearest", "linear": "linear_onnx", "bilinear": "linear_onnx"}
-_PLACES = (
+_COORDINATE_MODES = (
     "half_pixel",
     "pytorch_half_pixel",
     "asymmetric",
@@ -51,7 +51,7 @@ def _mode(n: ImportContext) -> str:
 
 
 def _by_scales(n: ImportContext, scales: Value) -> Value:
-    """Before version 11: all axes by scales, places floored."""
+    """Before version 11: all axes by scales, coordinates floored."""
     op = Interpolate(_mode(n), "scales", "asymmetric", "floor")
     return n.add(op, n.input(0), scales)
 
@@ -79,13 +79,15 @@ def resize(n: ImportContext) -> Imported:
         scales = None
     if (scales is None) == (sizes is None):
         raise n.error("Resize takes either scales or sizes")
-    mode, places = _mode(n), n.text("coordinate_transformation_mode", "half_pixel")
+    mode, coordinate_mode = _mode(n), n.text("coordinate_transformation_mode", "half_pixel")
     nearest = n.text("nearest_mode", "round_prefer_floor")
-    if places in _CROPS:
+    if coordinate_mode in _CROPS:
         return by_reference(n)
-    if places not in _PLACES:
-        expected = ", ".join((*_PLACES, *_CROPS))
-        raise n.error("unknown coordinate_transformation_mode", got=places, expected=expected)
+    if coordinate_mode not in _COORDINATE_MODES:
+        expected = ", ".join((*_COORDINATE_MODES, *_CROPS))
+        raise n.error(
+            "unknown coordinate_transformation_mode", got=coordinate_mode, expected=expected
+        )
     if nearest not in _NEAREST:
         raise n.error("unknown nearest_mode", got=nearest, expected=", ".join(_NEAREST))
     outside, filtered = n.flag("exclude_outside"), n.flag("antialias") and mode != "nearest"
@@ -93,7 +95,7 @@ def resize(n: ImportContext) -> Imported:
     if (
         filtered
         and outside
-        and places == "half_pixel"
+        and coordinate_mode == "half_pixel"
         and (scales is None or _has_integer_scales(n, x, scales))
     ):
         # As the library Pillow filters, whose cubic has one coefficient.
@@ -102,7 +104,11 @@ def resize(n: ImportContext) -> Imported:
             outside = filtered = False
     if filtered or (outside and mode == "cubic"):
         return by_reference(n)
-    if places == "align_corners" and scales is not None and not _has_integer_scales(n, x, scales):
+    if (
+        coordinate_mode == "align_corners"
+        and scales is not None
+        and not _has_integer_scales(n, x, scales)
+    ):
         # OpenVINO rounds sizes before it aligns corners; ONNX does not.
         return by_reference(n)
     axes = n.optional_integers("axes")
@@ -112,7 +118,7 @@ def resize(n: ImportContext) -> Imported:
     op = Interpolate(
         mode,
         "sizes" if scales is None else "scales",
-        places,
+        coordinate_mode,
         nearest,
         cube_coeff=n.number("cubic_coeff_a", -0.75),
     )
@@ -158,19 +164,19 @@ def grid_sample(n: ImportContext) -> Imported:
 
 
 def roi_align(n: ImportContext) -> Value:
-    """Since version 16 places are shifted by half a pixel by default."""
+    """Since version 16 coordinates are shifted by half a pixel by default."""
     standard = "half_pixel" if n.version >= 16 else "output_half_pixel"
-    places = n.text("coordinate_transformation_mode", standard)
+    coordinate_mode = n.text("coordinate_transformation_mode", standard)
     modes = {"half_pixel": "half_pixel_for_nn", "output_half_pixel": "asymmetric"}
-    if places not in modes:
-        raise n.error("unknown coordinate_transformation_mode", got=places)
+    if coordinate_mode not in modes:
+        raise n.error("unknown coordinate_transformation_mode", got=coordinate_mode)
     op = ROIAlign(
         n.integer("output_height", 1),
         n.integer("output_width", 1),
         n.integer("sampling_ratio", 0),
         n.number("spatial_scale", 1.0),
         n.text("mode", "avg"),
-        modes[places],
+        modes[coordinate_mode],
     )
     return n.add(op, n.input(0), n.input(1), convert_value(n, n.input(2), DType.i64))
 

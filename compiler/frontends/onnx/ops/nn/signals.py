@@ -46,7 +46,7 @@ def dft(n: ImportContext) -> Value:
     return _dft(n, n.add(Reshape(), counted, n.ints_value([1])))
 
 
-def _dft(n: ImportContext, place: Value) -> Value:
+def _dft(n: ImportContext, axis: Value) -> Value:
     """Real or complex numbers are 1 or 2 values on the last axis."""
     x, length = n.input(0), n.optional(1)
     shape = n.shape(x)
@@ -56,14 +56,14 @@ def _dft(n: ImportContext, place: Value) -> Value:
     size = None if length is None else n.add(Reshape(), length, n.ints_value([1]))
     inverse, onesided = n.flag("inverse"), n.flag("onesided")
     if onesided and inverse:
-        return _column(n, n.add(IRDFT(), x, place, size))
+        return _column(n, n.add(IRDFT(), x, axis, size))
     if onesided:
         if not real:
             raise n.type_error("a one-sided DFT takes real numbers", got=n.fact(x).type)
-        return n.add(RDFT(), n.add(Squeeze(), x, n.ints_value([-1])), place, size)
+        return n.add(RDFT(), n.add(Squeeze(), x, n.ints_value([-1])), axis, size)
     if real:
         x = n.add(Concat(-1), x, n.add(Multiply(), x, n.like(x, 0)))
-    return n.add(IDFT() if inverse else DFT(), x, place, size)
+    return n.add(IDFT() if inverse else DFT(), x, axis, size)
 
 
 def _column(n: ImportContext, value: Value) -> Value:
@@ -103,7 +103,7 @@ def stft(n: ImportContext) -> Value | list[Value]:
 
 
 def _require_length(n: ImportContext, window: Value, length: Value) -> None:
-    """A frame is as long as its window, where both are known: one that is shorter has no place."""
+    """A frame is as long as its window, where both are known: one that is shorter is refused."""
     shape, known = n.shape(window), n.known_integers(length)
     if shape is None or known is None or len(shape) != 1 or len(known) != 1:
         return
