@@ -201,5 +201,5 @@ def split(x: Like, parts: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 def gather(x: Like, indices: Like, axis: int = 0) -> Tensor:
     """Slices of x at `indices` (integers) along an axis."""
-    data, places = (as_tensors((v,))[0] for v in (x, indices))
-    return add_node(o.Gather(), (data, places, constant(np.int64(axis))))[0]
+    data, index_tensor = (as_tensors((v,))[0] for v in (x, indices))
+    return add_node(o.Gather(), (data, index_tensor, constant(np.int64(axis))))[0]

@@ -172,19 +172,19 @@ def model(
     check_name(name, "the model")
     for key in named:
         check_name(key, "the output")
-    graph, places = Graph(name), dict[int, int]()
+    graph, nodes = Graph(name), dict[int, int]()
     for tensor in [*given, *order]:
         record = tensor._record
-        if id(record) in places:
+        if id(record) in nodes:
             continue
-        values = [None if t is None else Value(places[id(t._record)], t._port)
+        values = [None if t is None else Value(nodes[id(t._record)], t._port)
                   for t in tensor._inputs]  # fmt: skip
-        label = record.name or f"{record.op.kind}_{len(places)}"
+        label = record.name or f"{record.op.kind}_{len(nodes)}"
         node = graph.add(record.op, values, name=label, names=record.names)
         infer_node(graph, node)
-        places[id(record)] = node
+        nodes[id(record)] = node
     for key, tensor in named.items():
-        value = Value(places[id(tensor._record)], tensor._port)
+        value = Value(nodes[id(tensor._record)], tensor._port)
         graph.node(value.node).names[value.port] |= {key}
         node = graph.add(o.Result(), [value], name=f"{key}/result", names=[frozenset([key])])
         infer_node(graph, node)

@@ -104,7 +104,7 @@ COMMANDS: dict[str, Command] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # A shell's `>&-` leaves no stream: what we say then goes nowhere, and no file takes its place.
+    # A shell's `>&-` leaves no stream: what we say then goes nowhere, and no file gets its number.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))

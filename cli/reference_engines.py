@@ -97,7 +97,9 @@ def openvino(task: Task) -> ReferenceEngine:
     model = core.read_model(str(task.path))
     known = _inner_ports(model, task.path)
     asked = [n for n in task.inner if n in known]
-    places = [model.get_result_index(p) for p in model.add_outputs([known[n] for n in asked])]
+    output_indices = [
+        model.get_result_index(p) for p in model.add_outputs([known[n] for n in asked])
+    ]
     settings = {
         "INFERENCE_PRECISION_HINT": task.precision,
         "INFERENCE_NUM_THREADS": task.threads * task.requests,
@@ -120,7 +122,7 @@ def openvino(task: Task) -> ReferenceEngine:
 
     def outputs_by_name() -> dict[str, Array]:
         arrays = outputs()
-        return {name: arrays[at] for name, at in zip(asked, places, strict=True)}
+        return {name: arrays[at] for name, at in zip(asked, output_indices, strict=True)}
 
     return ReferenceEngine(
         "openvino", request.infer, outputs, lambda: new_request().infer, outputs_by_name

@@ -134,7 +134,7 @@ def _quantize_layer(build: _GraphEditor, layer: Layer, how: LayerPlan) -> None:
 
 
 def _remove_unread(graph: Graph) -> None:
-    """Remove the constants whose codes took their place."""
+    """Remove the constants that their codes replaced."""
     while True:
         unread = [n for n in graph.unread() if graph.op(n).kind in ("Constant", "Convert")]
         if not unread:

@@ -44,10 +44,10 @@ class RangeObserver:
         self.low, self.high = min(self.low, low), max(self.high, high)
         if self.bins:
             self._grow(max(-low, high))
-            places = (values.astype(np.float64).reshape(-1) + self.limit) * (
+            scaled = (values.astype(np.float64).reshape(-1) + self.limit) * (
                 _BINS / (2 * self.limit)
             )
-            indices = np.clip(places.astype(np.int64), 0, _BINS - 1)
+            indices = np.clip(scaled.astype(np.int64), 0, _BINS - 1)
             self.counts += np.bincount(indices, minlength=_BINS)
 
     def _grow(self, reach: float) -> None:
@@ -120,17 +120,17 @@ def _divergence(seen: RangeObserver, params: ActivationParams) -> float:
     values = seen.centres.reshape(-1, _ENTROPY_WIDTH).mean(axis=1)
     counts = seen.counts.reshape(-1, _ENTROPY_WIDTH).sum(axis=1).astype(np.float64)
     inside = (values >= low - params.scale / 2) & (values <= high + params.scale / 2)
-    kept = np.where(inside, counts, 0.0)
-    places = np.flatnonzero(inside)
-    if not places.size:
+    inside_counts = np.where(inside, counts, 0.0)
+    retained = np.flatnonzero(inside)
+    if not retained.size:
         return math.inf
-    cut = kept.copy()
-    cut[places[0]] += counts[: places[0]].sum()
-    cut[places[-1]] += counts[places[-1] + 1 :].sum()
+    cut = inside_counts.copy()
+    cut[retained[0]] += counts[: retained[0]].sum()
+    cut[retained[-1]] += counts[retained[-1] + 1 :].sum()
     codes = np.rint(values[inside] / params.scale).astype(np.int64)
     codes -= codes.min()
-    present = (kept[inside] > 0).astype(np.float64)
-    sums = np.bincount(codes, kept[inside])
+    present = (inside_counts[inside] > 0).astype(np.float64)
+    sums = np.bincount(codes, inside_counts[inside])
     spread = np.maximum(np.bincount(codes, present), 1)
     made = (sums / spread)[codes] * present
     p, q = cut[inside] / cut.sum(), made / max(made.sum(), 1.0)

@@ -171,13 +171,13 @@ def _quantize_node(
     node: NodeProto,
     makers: Mapping[str, NodeProto],
 ) -> None:
-    place, port = node, 0
+    target, port = node, 0
     if how.input_scale is not None:
         node.input[0] = _divide(edit, layer, how.input_scale, node)
     else:
-        place, port = _place(graph, layer, node, makers)
+        target, port = _find_quantized_input(graph, layer, node, makers)
     if how.activation is not None:
-        place.input[port] = _fake_quantize(edit, place, place.input[port], how.activation)
+        target.input[port] = _fake_quantize(edit, target, target.input[port], how.activation)
     weight = node.input[1]
     node.input[1] = _dequantize(edit, node, layer, how.weight, edit.tensors[weight])
     bias = node.input[2] if len(node.input) > 2 else ""
@@ -186,17 +186,17 @@ def _quantize_node(
         node.input[2] = quantized or bias
 
 
-def _place(
+def _find_quantized_input(
     graph: Graph, layer: Layer, node: NodeProto, makers: Mapping[str, NodeProto]
 ) -> tuple[NodeProto, int]:
     """The node and port whose input is quantized: above nodes that move elements, as the layer's
     `use` is."""
     source = graph.input(*layer.use)
     names = graph.node(source.node).names[source.port]
-    place = node
-    while place.input[0] not in names and place.input[0] in makers:
-        place = makers[place.input[0]]
-    return (place, 0) if place.input[0] in names else (node, 0)
+    target = node
+    while target.input[0] not in names and target.input[0] in makers:
+        target = makers[target.input[0]]
+    return (target, 0) if target.input[0] in names else (node, 0)
 
 
 def _divide(edit: _Editor, layer: Layer, factors: Array, node: NodeProto) -> str:

@@ -65,7 +65,7 @@ class Engine:
         return self.registry.started.is_set() and not self.draining
 
     async def infer(self, request: Inference) -> InferenceResult:
-        """Run a request. ServeError or irc.Error with the reason; cancelled, it frees its place."""
+        """Run a request. ServeError or irc.Error with the reason; cancelled, it frees its slot."""
         if self.draining:
             raise UnavailableError("the server is shutting down")
         model = self.registry.find(request.model, request.version)
@@ -129,7 +129,7 @@ class Engine:
 
 
 async def run_call(model: ServedModel, call: QueuedCall, timeout: float | None) -> Sequence[Array]:
-    """The outputs of a call; cancelled, the call gives its place back."""
+    """The outputs of a call; cancelled, the call frees its slot."""
     model.queue.submit(call, timeout)
     try:
         return await call.answer

@@ -36,7 +36,7 @@ class Ports:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn without signal handlers: one place handles signals for all servers."""
+    """uvicorn without signal handlers: one function handles signals for all servers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

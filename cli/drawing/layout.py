@@ -116,16 +116,16 @@ def _order(layers: _Layers) -> None:
         downwards = sweep % 2 == 0
         links = layers.up if downwards else layers.down
         numbered = list(enumerate(layers.layers))
-        place = {item: n for layer in layers.layers for n, item in enumerate(layer)}
+        index = {item: n for layer in layers.layers for n, item in enumerate(layer)}
         for _, layer in numbered if downwards else reversed(numbered):
             weight = {
-                item: sum(place[o] for o in links[item]) / len(links[item])
+                item: sum(index[o] for o in links[item]) / len(links[item])
                 if links[item]
-                else place[item]
+                else index[item]
                 for item in layer
             }
             layer.sort(key=lambda item: weight[item])
-            place.update({item: n for n, item in enumerate(layer)})
+            index.update({item: n for n, item in enumerate(layer)})
         crossings = _count_crossings(layers)
         if crossings < fewest:
             best, fewest = [list(layer) for layer in layers.layers], crossings
@@ -138,10 +138,10 @@ def _count_crossings(layers: _Layers) -> int:
     """Pairs of links between neighbouring layers that cross."""
     total = 0
     for above, below in zip(layers.layers, layers.layers[1:], strict=False):
-        place = {item: n for n, item in enumerate(below)}
+        index = {item: n for n, item in enumerate(below)}
         seen: list[int] = []
         for item in above:
-            ends = sorted(place[t] for t in layers.down[item])
+            ends = sorted(index[t] for t in layers.down[item])
             for end in ends:
                 total += len(seen) - bisect_right(seen, end)
             for end in ends:

@@ -13,17 +13,17 @@ from ..tokenizer import Tokenizer
 from .json_files import JsonObject, read_text
 
 
-def read_folder_config(place: Path) -> JsonObject:
+def read_folder_config(folder: Path) -> JsonObject:
     """config.json; of a model of text and images, the part about text."""
-    config = JsonObject.read(place / "config.json", "the model's config")
+    config = JsonObject.read(folder / "config.json", "the model's config")
     return config.read_object("text_config") or config
 
 
-def read_model_config(place: Path, config: JsonObject, decoder: DecoderFeatures) -> ModelConfig:
+def read_model_config(folder: Path, config: JsonObject, decoder: DecoderFeatures) -> ModelConfig:
     """Sizes and special tokens of a folder whose sizes are `decoder`'s."""
     window = next((w for w in decoder.windows if w is not None), None)
     return ModelConfig(
-        name=place.resolve().name,
+        name=folder.resolve().name,
         architecture=config.text("model_type"),
         context_length=config.count("max_position_embeddings"),
         vocabulary=config.count("vocab_size"),
@@ -31,7 +31,7 @@ def read_model_config(place: Path, config: JsonObject, decoder: DecoderFeatures)
         heads=decoder.heads,
         kv_heads=decoder.kv_heads,
         head_size=decoder.head_size,
-        eos_token_ids=read_eos_tokens(place, config),
+        eos_token_ids=read_eos_tokens(folder, config),
         bos_token_id=_begin_token(config),
         sliding_window=window,
     )
@@ -42,11 +42,11 @@ def _begin_token(config: JsonObject) -> int | None:
     return found if type(found) is int else None
 
 
-def read_eos_tokens(place: Path, config: JsonObject) -> tuple[int, ...]:
+def read_eos_tokens(folder: Path, config: JsonObject) -> tuple[int, ...]:
     """Tokens that end a generation: generation_config.json's, else config.json's."""
     sources = [config]
-    if (place / "generation_config.json").exists():
-        path = place / "generation_config.json"
+    if (folder / "generation_config.json").exists():
+        path = folder / "generation_config.json"
         sources.insert(0, JsonObject.read(path, "the generation config"))
     for source in sources:
         found = source.get("eos_token_id")
@@ -56,17 +56,17 @@ def read_eos_tokens(place: Path, config: JsonObject) -> tuple[int, ...]:
     return ()
 
 
-def read_tokenizer(place: Path, vocabulary: int) -> Tokenizer:
+def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
     """tokenizer.json. vocabulary: how many tokens the model has, which may be more than have text.
     ModelFormatError where the file is missing or broken."""
     import tokenizers
 
-    text = read_text(place / "tokenizer.json", "the tokenizer")
+    text = read_text(folder / "tokenizer.json", "the tokenizer")
     try:
         library = tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises Exception itself
         raise ModelFormatError(
-            "the tokenizer is broken", where=repr(str(place / "tokenizer.json")),
+            "the tokenizer is broken", where=repr(str(folder / "tokenizer.json")),
             got=str(error)[:200],
         ) from error  # fmt: skip
     # A text is encoded whole; what a file says about padding is for training.
@@ -75,15 +75,15 @@ def read_tokenizer(place: Path, vocabulary: int) -> Tokenizer:
     return Tokenizer(library, max(vocabulary, library.get_vocab_size(with_added_tokens=True)))
 
 
-def read_chat_template(place: Path) -> ChatTemplate | None:
+def read_chat_template(folder: Path) -> ChatTemplate | None:
     """chat_template.jinja, else the template in tokenizer_config.json; None without either."""
-    settings = place / "tokenizer_config.json"
-    config = JsonObject({}, repr(str(place)))
+    settings = folder / "tokenizer_config.json"
+    config = JsonObject({}, repr(str(folder)))
     if settings.exists():
         config = JsonObject.read(settings, "the tokenizer's config")
     source: Any = config.get("chat_template")
-    if (place / "chat_template.jinja").exists():
-        source = read_text(place / "chat_template.jinja", "the chat template")
+    if (folder / "chat_template.jinja").exists():
+        source = read_text(folder / "chat_template.jinja", "the chat template")
     if isinstance(source, list):  # several by name
         named = [cast("dict[str, Any]", t) for t in cast("list[Any]", source) if type(t) is dict]
         source = next((t.get("template") for t in named if t.get("name") == "default"), None)

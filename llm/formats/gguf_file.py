@@ -92,7 +92,7 @@ class _Cursor:
         self._held, self._first = memoryview(b""), 0
 
     def fail(self, what: str, got: object = None, expected: object = None) -> ModelFormatError:
-        """An error at this place of the file."""
+        """An error at this offset of the file."""
         where = f"{self._where!r}, byte {self.at}"
         return ModelFormatError(what, where=where, got=got, expected=expected)
 

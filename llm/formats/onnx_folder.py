@@ -37,26 +37,26 @@ _PAST, _PRESENT = "past_key_values.%d.{kind}", "present.%d.{kind}"
 _INPUTS = frozenset(("input_ids", "attention_mask", "position_ids"))
 
 
-def find_onnx_model(place: Path) -> Path | None:
+def find_onnx_model(folder: Path) -> Path | None:
     """The model file of a folder, None where it has none."""
-    if (place / "genai_config.json").exists():
-        return place / _decoder_config(place).text("filename", "model.onnx")
+    if (folder / "genai_config.json").exists():
+        return folder / _decoder_config(folder).text("filename", "model.onnx")
     return next((p for n in ("model.onnx", "decoder_model_merged.onnx")
-                 if (p := place / n).exists()), None)  # fmt: skip
+                 if (p := folder / n).exists()), None)  # fmt: skip
 
 
-def read_onnx_folder(place: Path, *, max_memory: int | None = None) -> LanguageModel:
+def read_onnx_folder(folder: Path, *, max_memory: int | None = None) -> LanguageModel:
     """A language model of a folder with ONNX. UnsupportedOperationError for a graph with other
     inputs than tokens, a mask, positions and the cache."""
-    path = find_onnx_model(place)
+    path = find_onnx_model(folder)
     assert path is not None
-    if path.parent.resolve() != place.resolve():
+    if path.parent.resolve() != folder.resolve():
         raise ModelFormatError(
-            "the model lies outside its folder", where=repr(str(place)), got=str(path)[:200],
+            "the model lies outside its folder", where=repr(str(folder)), got=str(path)[:200],
             expected="a file next to genai_config.json",
         )  # fmt: skip
-    is_genai = (place / "genai_config.json").exists()
-    decoder = _decoder_config(place) if is_genai else JsonObject({}, repr(str(place)))
+    is_genai = (folder / "genai_config.json").exists()
+    decoder = _decoder_config(folder) if is_genai else JsonObject({}, repr(str(folder)))
 
     def build() -> Model:
         model = read_model(path, max_memory=max_memory)
@@ -66,16 +66,16 @@ def read_onnx_folder(place: Path, *, max_memory: int | None = None) -> LanguageM
     model = build()
     assert model.origin is not None
     model.origin = Origin(build, model.origin.files)
-    config = _genai_model_config(place, decoder) if is_genai else _read_config(place)
+    config = _genai_model_config(folder, decoder) if is_genai else _read_config(folder)
     # GroupQueryAttention counts a row's tokens and takes them for the first ones.
     config = replace(config, left_padding=False)
-    tokenizer = read_tokenizer(place, config.vocabulary)
-    return LanguageModel(model, tokenizer, read_chat_template(place), config)
+    tokenizer = read_tokenizer(folder, config.vocabulary)
+    return LanguageModel(model, tokenizer, read_chat_template(folder), config)
 
 
-def _decoder_config(place: Path) -> JsonObject:
-    whole = JsonObject.read(place / "genai_config.json", "genai_config.json")
-    model = whole.read_object("model") or whole
+def _decoder_config(folder: Path) -> JsonObject:
+    decoder_file = JsonObject.read(folder / "genai_config.json", "genai_config.json")
+    model = decoder_file.read_object("model") or decoder_file
     return model.read_object("decoder") or model
 
 
@@ -184,14 +184,14 @@ def _constant(array: np.generic | np.ndarray) -> Constant:  # type: ignore[type-
     return Constant.of(data, DType.from_numpy(data.dtype))
 
 
-def _genai_model_config(place: Path, decoder: JsonObject) -> ModelConfig:
+def _genai_model_config(folder: Path, decoder: JsonObject) -> ModelConfig:
     """Sizes of genai_config.json."""
-    whole = JsonObject.read(place / "genai_config.json", "genai_config.json")
-    model = whole.read_object("model") or whole
+    genai_config = JsonObject.read(folder / "genai_config.json", "genai_config.json")
+    model = genai_config.read_object("model") or genai_config
     heads = decoder.count("num_attention_heads")
     begin = model.get("bos_token_id")
     return ModelConfig(
-        name=place.resolve().name,
+        name=folder.resolve().name,
         architecture=model.text("type", "decoder"),
         context_length=model.count("context_length"),
         vocabulary=model.count("vocab_size"),
@@ -199,13 +199,13 @@ def _genai_model_config(place: Path, decoder: JsonObject) -> ModelConfig:
         heads=heads,
         kv_heads=decoder.count("num_key_value_heads", heads),
         head_size=decoder.count("head_size"),
-        eos_token_ids=read_eos_tokens(place, model),
+        eos_token_ids=read_eos_tokens(folder, model),
         bos_token_id=begin if type(begin) is int else None,
     )
 
 
-def _read_config(place: Path) -> ModelConfig:
+def _read_config(folder: Path) -> ModelConfig:
     """Sizes of config.json."""
     from .openvino_folder import read_ir_config
 
-    return read_ir_config(place, read_folder_config(place))
+    return read_ir_config(folder, read_folder_config(folder))

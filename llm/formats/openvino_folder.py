@@ -16,18 +16,18 @@ _REQUIRED = ("input_ids", "attention_mask", "beam_idx")
 _OPTIONAL = ("position_ids",)
 
 
-def read_openvino_folder(place: Path, *, max_memory: int | None = None) -> LanguageModel:
+def read_openvino_folder(folder: Path, *, max_memory: int | None = None) -> LanguageModel:
     """A language model of a folder of optimum-intel. UnsupportedOperationError for a graph with
     other inputs, or without state."""
-    config = read_folder_config(place)
-    model = read_model(place / "openvino_model.xml", max_memory=max_memory)
-    _check_interface(model, place)
-    sizes = read_ir_config(place, config)
-    tokenizer = read_tokenizer(place, sizes.vocabulary)
-    return LanguageModel(model, tokenizer, read_chat_template(place), sizes)
+    config = read_folder_config(folder)
+    model = read_model(folder / "openvino_model.xml", max_memory=max_memory)
+    _check_interface(model, folder)
+    sizes = read_ir_config(folder, config)
+    tokenizer = read_tokenizer(folder, sizes.vocabulary)
+    return LanguageModel(model, tokenizer, read_chat_template(folder), sizes)
 
 
-def _check_interface(model: Model, place: Path) -> None:
+def _check_interface(model: Model, folder: Path) -> None:
     names = {name for port in model.inputs for name in (port.name, *port.names)}
     missing = [n for n in _REQUIRED if n not in names]
     others = [p.name for p in model.inputs if not {p.name, *p.names} & {*_REQUIRED, *_OPTIONAL}]
@@ -36,7 +36,7 @@ def _check_interface(model: Model, place: Path) -> None:
     if missing or others or "logits" not in outputs or not stateful:
         raise UnsupportedOperationError(
             "this is not the stateful graph of a decoder",
-            where=repr(str(place / "openvino_model.xml")),
+            where=repr(str(folder / "openvino_model.xml")),
             got=f"inputs {', '.join(p.name for p in model.inputs)[:200]}"
             + ("" if stateful else ", no variables"),
             expected=f"inputs {', '.join((*_REQUIRED, *_OPTIONAL))}, output logits, and the cache"
@@ -45,7 +45,7 @@ def _check_interface(model: Model, place: Path) -> None:
         )
 
 
-def read_ir_config(place: Path, config: JsonObject) -> ModelConfig:
+def read_ir_config(folder: Path, config: JsonObject) -> ModelConfig:
     """Sizes and special tokens of a folder whose graph is given."""
     heads = config.count("num_attention_heads")
     window = config.get("sliding_window")
@@ -53,7 +53,7 @@ def read_ir_config(place: Path, config: JsonObject) -> ModelConfig:
         window = None
     begin = config.get("bos_token_id")
     return ModelConfig(
-        name=place.resolve().name,
+        name=folder.resolve().name,
         architecture=config.text("model_type"),
         context_length=config.count("max_position_embeddings"),
         vocabulary=config.count("vocab_size"),
@@ -61,7 +61,7 @@ def read_ir_config(place: Path, config: JsonObject) -> ModelConfig:
         heads=heads,
         kv_heads=config.count("num_key_value_heads", heads),
         head_size=config.count("head_dim", config.count("hidden_size") // heads),
-        eos_token_ids=read_eos_tokens(place, config),
+        eos_token_ids=read_eos_tokens(folder, config),
         bos_token_id=begin if type(begin) is int else None,
         sliding_window=window if type(window) is int else None,
     )

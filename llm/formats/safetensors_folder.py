@@ -40,32 +40,32 @@ _LAYER = re.compile(r"model\.layers\.(\d{1,6})\.(.+)\.(weight|bias)\Z")
 
 
 def read_safetensors_folder(
-    place: Path, *, weights: Weights = "stored", max_memory: int | None = None
+    folder: Path, *, weights: Weights = "stored", max_memory: int | None = None
 ) -> LanguageModel:
     """A language model of a folder of safetensors. weights "f32": f16 and bf16 are widened."""
-    config = read_folder_config(place)
+    config = read_folder_config(folder)
     features = find_architecture(config)
     decoder = read_decoder(config, features)
     tied = config.get("tie_word_embeddings")
 
     def build() -> tuple[Model, _FolderWeights]:
-        held = _FolderWeights(place, features, decoder, weights, max_memory)
+        held = _FolderWeights(folder, features, decoder, weights, max_memory)
         try:
             if tied is False and "output.weight" not in held:
                 raise ModelFormatError(
                     "the folder lacks the matrix of the logits",
-                    where=repr(str(place)),
+                    where=repr(str(folder)),
                     expected="lm_head.weight, or tie_word_embeddings in config.json",
                 )
-            return build_decoder(decoder, held, place.resolve().name), held
+            return build_decoder(decoder, held, folder.resolve().name), held
         finally:
             held.close()
 
     model, held = build()
     model.origin = Origin(lambda: build()[0], tuple(s for f in held.files for s in f.files))
-    sizes = read_model_config(place, config, decoder)
-    tokenizer = read_tokenizer(place, sizes.vocabulary)
-    return LanguageModel(model, tokenizer, read_chat_template(place), sizes, dict(held.forms))
+    sizes = read_model_config(folder, config, decoder)
+    tokenizer = read_tokenizer(folder, sizes.vocabulary)
+    return LanguageModel(model, tokenizer, read_chat_template(folder), sizes, dict(held.forms))
 
 
 class _FolderWeights:
@@ -73,7 +73,7 @@ class _FolderWeights:
 
     def __init__(
         self,
-        place: Path,
+        folder: Path,
         features: HfArchitecture,
         decoder: DecoderFeatures,
         weights: Weights,
@@ -84,7 +84,7 @@ class _FolderWeights:
         self.files: list[SafetensorsFile] = []
         self._found: dict[str, tuple[SafetensorsFile, str]] = {}
         try:
-            for path in sorted(place.glob("*.safetensors")):
+            for path in sorted(folder.glob("*.safetensors")):
                 self.files.append(SafetensorsFile(path, max_memory=max_memory))
                 self._add(self.files[-1])
         except BaseException:

@@ -183,8 +183,8 @@ class Artifact:
         with self.report_as_file_error("a stored plan is broken", entry.section):
             if set(data) != {"plan", "weights"}:
                 raise invalid_data_error(sorted(data)[:9], "plan, weights")
-            places = self._read_slices(data["weights"])
-            reader = PlanReader(places, self._file)
+            slices = self._read_slices(data["weights"])
+            reader = PlanReader(slices, self._file)
             plan = reader.plan = decode_plan(data["plan"], reader.inner_array)
             if plan.target_key != entry.target.key():
                 got, wanted = plan.target_key, entry.target.key()
@@ -202,21 +202,21 @@ class Artifact:
         return reader
 
     def _read_slices(self, table: Any) -> list[SectionSlice]:
-        """The places of all arrays. No two overlap unless they are the same bytes."""
+        """The section slices of all arrays. No two overlap unless they are the same bytes."""
         if not isinstance(table, list):
             raise invalid_data_error(table, "a table of weights")
         listed = [decode(tuple[int, int, DType, tuple[int, ...]], e) for e in table]
-        places = [SectionSlice(*e) for e in listed]
-        for p in places:
-            self._check_place(p)
-        ranges = sorted({(p.section, p.offset, p.nbytes) for p in places if p.nbytes})
+        slices = [SectionSlice(*e) for e in listed]
+        for p in slices:
+            self._check_slice(p)
+        ranges = sorted({(p.section, p.offset, p.nbytes) for p in slices if p.nbytes})
         for (section, offset, size), after in zip(ranges, ranges[1:], strict=False):
             if section == after[0] and offset + size > after[1]:
                 raise invalid_data_error(after, "arrays that do not overlap")
         self._check_memory(sum(size for _, _, size in ranges))
-        return places
+        return slices
 
-    def _check_place(self, p: SectionSlice) -> None:
+    def _check_slice(self, p: SectionSlice) -> None:
         sections = self._file.sections
         good = 0 <= p.section < len(sections) and sections[p.section].kind in (WEIGHTS, DERIVED)
         if not good or len(p.shape) > MAX_RANK or any(d < 0 for d in p.shape):

@@ -67,16 +67,16 @@ class PlanReader:
 
     plan: Plan
 
-    def __init__(self, places: Sequence[SectionSlice], file: Container) -> None:
-        self._places, self._file = places, file
+    def __init__(self, slices: Sequence[SectionSlice], file: Container) -> None:
+        self._slices, self._file = slices, file
 
     def check(self, source: int, dtype: DType, shape: tuple[int, ...]) -> None:
         """VerificationError where there is no such array."""
-        if not 0 <= source < len(self._places):
-            raise invalid_data_error(source, f"a weight's number, below {len(self._places)}")
-        place = self._places[source]
-        if place.dtype is not dtype or place.shape != shape:
-            raise invalid_data_error(place, f"{dtype}{list(shape)}")
+        if not 0 <= source < len(self._slices):
+            raise invalid_data_error(source, f"a weight's number, below {len(self._slices)}")
+        stored = self._slices[source]
+        if stored.dtype is not dtype or stored.shape != shape:
+            raise invalid_data_error(stored, f"{dtype}{list(shape)}")
 
     def inner_array(self, source: int, dtype: DType, shape: tuple[int, ...]) -> Array:
         """An array of a constant inside control flow, read at once: types may depend on it."""
@@ -101,11 +101,11 @@ class PlanReader:
         kept = [c.source for c in constants if c.source not in lent]
         now += sorted({c for s in kept for c in self._chunks(s)} & later)
         arrays = self._read(kept, now)
-        largest = max((self._places[s].nbytes for s in lent), default=0)
+        largest = max((self._slices[s].nbytes for s in lent), default=0)
         scratch = _Scratch(largest)
 
         def build_constant(c: PlanConstant) -> Array:
-            key = (self._file.digest, self._places[c.source], c)
+            key = (self._file.digest, self._slices[c.source], c)
             found = _shared.get(key)
             if c.source in lent:
                 array = self._borrow(c.source, scratch.get())
@@ -123,41 +123,41 @@ class PlanReader:
         uses: dict[int, list[PlanConstant]] = {}
         for c in self.plan.constants:
             uses.setdefault(c.source, []).append(c)
-        places = Counter((p.section, p.offset) for p in self._places)
+        use_counts = Counter((p.section, p.offset) for p in self._slices)
         return {
             s
             for s, made in uses.items()
             if len(made) == 1
             and made[0].layout is not None
-            and self._places[s].nbytes >= MIN_OWN_CHUNK_BYTES
-            and places[self._places[s].section, self._places[s].offset] == 1
+            and self._slices[s].nbytes >= MIN_OWN_CHUNK_BYTES
+            and use_counts[self._slices[s].section, self._slices[s].offset] == 1
         }
 
     def _offset(self, p: SectionSlice) -> int:
         return self._file.sections[p.section].offset + p.offset
 
     def _chunks(self, source: int) -> range:
-        p = self._places[source]
+        p = self._slices[source]
         return self._file.chunks_of(self._offset(p), p.nbytes)
 
     def _borrow(self, source: int, memory: Array) -> Array:
-        p = self._places[source]
+        p = self._slices[source]
         part = memory[: p.nbytes]
         self._file.read_at(ReadRequest(self._offset(p), part.data))
         return _as_array(p, part)
 
     def _read(self, sources: Iterable[int], chunks: Sequence[int]) -> dict[int, Array]:
         """Arrays in memory of their own; equal bytes are one array's."""
-        places = {s: self._places[s] for s in sources}
-        sizes = {(p.section, p.offset): p.nbytes for p in places.values() if p.nbytes}
-        held = {key: page_memory(size) for key, size in sizes.items()}
+        slices = {s: self._slices[s] for s in sources}
+        sizes = {(p.section, p.offset): p.nbytes for p in slices.values() if p.nbytes}
+        memory_of = {key: page_memory(size) for key, size in sizes.items()}
         starts = self._file.sections
-        pieces = [ReadRequest(starts[s].offset + at, m.data) for (s, at), m in held.items()]
+        pieces = [ReadRequest(starts[s].offset + at, m.data) for (s, at), m in memory_of.items()]
         self._file.fill(pieces, chunks)
         nothing = np.empty(0, np.uint8)
         return {
-            s: _as_array(p, held[p.section, p.offset] if p.nbytes else nothing)
-            for s, p in places.items()
+            s: _as_array(p, memory_of[p.section, p.offset] if p.nbytes else nothing)
+            for s, p in slices.items()
         }
 
 

@@ -64,9 +64,9 @@ def write_artifact(
     writer.write(text.encode())
     derived = _Derived(writer)
 
-    def place(array: Array, dtype: DType) -> list[Any]:
+    def encode_array(array: Array, dtype: DType) -> list[Any]:
         offset = locate(array, dtype)
-        where = derived.place(array, dtype) if offset is None else (weights, offset)
+        where = derived.add_array(array, dtype) if offset is None else (weights, offset)
         return [*where, dtype.value, [int(d) for d in array.shape]]
 
     refused: list[str] = []
@@ -77,7 +77,7 @@ def write_artifact(
         except VerificationError as error:
             refused.append(error.what)
             continue
-        data = {"plan": encoded, "weights": [place(*a) for a in arrays]}
+        data = {"plan": encoded, "weights": [encode_array(*a) for a in arrays]}
         listed.append((each, json.dumps(data, separators=(",", ":"), allow_nan=False).encode()))
     entries: list[dict[str, Any]] = []
     for each, content in listed:
@@ -120,9 +120,9 @@ class _Derived:
         self._writer = writer
         self._section: int | None = None
         self._end = 0
-        self._places: dict[tuple[int, bytes], int] = {}
+        self._offsets: dict[tuple[int, bytes], int] = {}
 
-    def place(self, array: Array, dtype: DType) -> tuple[int, int]:
+    def add_array(self, array: Array, dtype: DType) -> tuple[int, int]:
         """Section and offset."""
         if self._section is None:
             self._section = self._writer.begin(DERIVED)
@@ -131,10 +131,10 @@ class _Derived:
             native = pack_int4(native)
         data = native.reshape(-1).view(np.uint8).data if native.size else memoryview(b"")
         key = len(data), hashlib.sha256(data).digest()
-        offset = self._places.get(key)
+        offset = self._offsets.get(key)
         if offset is None:
             pad = -self._end % ALIGN_BYTES
             self._writer.write(bytes(pad))
-            offset = self._places[key] = self._end + pad
+            offset = self._offsets[key] = self._end + pad
             self._end = offset + self._writer.write(data)
         return self._section, offset

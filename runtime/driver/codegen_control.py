@@ -1,6 +1,6 @@
 """Control flow in the driver's walk: loops that count, move addresses and test conditions, and
 branches. All state of a loop is in its block (abi.py); addresses that moved are back in their
-places when the loop is left."""
+addresses when the loop is left."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class _ControlStepCode:
 
     def address(self, *before: int) -> Value:
         """The address behind those of the buffers whose flags are given."""
-        f, place = self.f, self.f.as_value(0, I64)
+        f, index = self.f, self.f.as_value(0, I64)
         for flag in before:
-            place = f.add(place, f.select(self.has(flag), f.as_value(1, I64), 0))
-        word = f.load(I64, f.at(self.table, place, I64))
+            index = f.add(index, f.select(self.has(flag), f.as_value(1, I64), 0))
+        word = f.load(I64, f.at(self.table, index, I64))
         return f.op(PTR, f"inttoptr {word} to ptr")
 
     def go(self) -> Value:
@@ -120,6 +120,6 @@ def _move(f: Function, block: Value, moves: Value, times: Value | int) -> None:
     """Add `times` its stride to every address that moves."""
     with f.range(0, moves, unroll=1) as i:
         at = f.at(block, f.add(f.mul(i, 2), LOOP_WORDS), I64)
-        place = f.op(PTR, f"inttoptr {f.load(I64, at)} to ptr")
+        address_slot = f.op(PTR, f"inttoptr {f.load(I64, at)} to ptr")
         by = f.mul(f.load(I64, f.at(at, 1, I64)), times)
-        f.store(f.add(f.load(I64, place), by), place)
+        f.store(f.add(f.load(I64, address_slot), by), address_slot)

@@ -38,7 +38,7 @@ def polls(work: int, need: int, trips: Sequence[int]) -> bool:
 
 
 def loop_rows(steps: Sequence[NativeStep]) -> list[int]:
-    """The places of native loops among the native steps."""
+    """The indices of native loops among the native steps."""
     return [n for n, s in enumerate(steps) if isinstance(s, ControlStep) and s.kind == LOOP]
 
 

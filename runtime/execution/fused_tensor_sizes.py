@@ -14,7 +14,7 @@ from ...plan.verify.values import RegionLayoutTables, RegionSizes
 
 
 class FusedReductions:
-    """The reductions of a region's native steps, by their places among these."""
+    """The reductions of a region's native steps, by their indices among these."""
 
     def __init__(self, steps: Sequence[NativeStep]) -> None:
         self._steps = [

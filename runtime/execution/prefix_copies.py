@@ -35,15 +35,15 @@ class PrefixCopy:
 
 
 def find_prefix_copies(
-    region: Region, tables: RegionLayoutTables, places: Mapping[str, Sequence[int]]
+    region: Region, tables: RegionLayoutTables, port_buffers: Mapping[str, Sequence[int]]
 ) -> list[PrefixCopy]:
-    """The copies of inputs to the begin of outputs that no other step writes to. places: the
+    """The copies of inputs to the begin of outputs that no other step writes to. port_buffers: the
     buffers of the region's inputs and outputs."""
     rows = {number: row for row, number in enumerate(tables.kernels)}
     return [
         PrefixCopy(
-            list(places[INPUT]).index(found.input),
-            list(places[OUTPUT]).index(found.output),
+            list(port_buffers[INPUT]).index(found.input),
+            list(port_buffers[OUTPUT]).index(found.output),
             int(tables.step_dims_start[rows[found.copy]]) + found.size.index,
         )
         for found in find_appended_outputs(region, tables.root.tolist())

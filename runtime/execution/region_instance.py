@@ -112,7 +112,7 @@ class RegionInstance:
 
     def result_type(self, n: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Type and shape of the region's n-th output."""
-        return self.code.dtypes[self.code.places[OUTPUT][n]], self.layout.outputs[n]
+        return self.code.dtypes[self.code.port_buffers[OUTPUT][n]], self.layout.outputs[n]
 
     def run(
         self,
@@ -156,7 +156,7 @@ class RegionInstance:
     ) -> list[Array | None]:
         """Arrays for the small inputs or outputs, in memory that the context's instances share."""
         made: list[Array | None] = [None] * len(shapes)
-        for n, (b, shape) in enumerate(zip(self.code.places[kind], shapes, strict=True)):
+        for n, (b, shape) in enumerate(zip(self.code.port_buffers[kind], shapes, strict=True)):
             if b >= 0 and self.layout.sizes.nbytes[b] <= MAX_COPIED_BYTES:
                 dtype, begin = self.code.dtypes[b], (first + n) * MAX_COPIED_BYTES
                 memory = self.space.small[begin : begin + math.prod(shape) * dtype.itemsize]
@@ -206,9 +206,9 @@ class BoundRegion:
         self._small: list[tuple[int, Array]] = []
         self._given: list[tuple[int, Array]] = []
         self._copied_bytes = 0
-        for n, (b, array) in enumerate(zip(instance.code.places[INPUT], arrays, strict=True)):
+        for n, (b, array) in enumerate(zip(instance.code.port_buffers[INPUT], arrays, strict=True)):
             self._bind_input(n, b, array)
-        for n, b in enumerate(instance.code.places[OUTPUT]):
+        for n, b in enumerate(instance.code.port_buffers[OUTPUT]):
             self._bind_output(n, b, out[n] if out else None, arrays)
         if lasts:
             self._clear_unwritten(self.outputs)
@@ -337,7 +337,7 @@ class BoundRegion:
         instance, unwritten = self.instance, self._unwritten
         if not unwritten:
             return
-        for n, b in enumerate(instance.code.places[OUTPUT]):
+        for n, b in enumerate(instance.code.port_buffers[OUTPUT]):
             if b in unwritten:
                 written[n].fill(0)
         if not unwritten.isdisjoint(instance.code.arena.tolist()):

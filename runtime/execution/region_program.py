@@ -23,7 +23,7 @@ from ..driver.abi import FLUSH, MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, W
 from ..driver.loop_tables import Control
 from ..driver.signal_polling import cut_steps, loop_rows, polls
 from ..jit.program import CompiledPlan
-from ..machine.memory_planner import Placement, check_limit, live_peak, place
+from ..machine.memory_planner import Placement, check_limit, live_peak, place_buffers
 from .fused_tensor_sizes import FusedReductions
 from .prefix_copies import find_prefix_copies
 
@@ -103,14 +103,16 @@ class CompiledRegion:
         buffers = self.region.buffers
         self.dtypes = [b.dtype.numpy for b in buffers]
         operands = _operands_by_root(tables.root[tables.operand_buffer])
-        self.places: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
+        self.port_buffers: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
         for kind, slots in ((INPUT, self.region.inputs), (OUTPUT, self.region.outputs)):
             found = {
                 b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.alias_of is None
             }
-            self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
+            self.port_buffers[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address is.
-        self.positions = {b: operands.get(b, []) for kind in self.places for b in self.places[kind]}
+        self.positions = {
+            b: operands.get(b, []) for kind in self.port_buffers for b in self.port_buffers[kind]
+        }
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT
         }
@@ -119,7 +121,7 @@ class CompiledRegion:
         self._first = np.array([buffers[i].first for i in arena], np.int64)
         self._last = np.array([buffers[i].last for i in arena], np.int64)
         self._placement: Placement | None = None
-        self.prefix_copies = find_prefix_copies(self.region, tables, self.places)
+        self.prefix_copies = find_prefix_copies(self.region, tables, self.port_buffers)
         self.appended = {copy.output: copy.input for copy in self.prefix_copies}
         self.segments = _segments(self.region.steps)
 
@@ -133,10 +135,10 @@ class CompiledRegion:
         raises; MemoryLimitError before anything is allocated."""
         env = {s.symbol: shapes[s.input][s.axis] for s in self.region.symbols}
         sizes = self.tables.sizes(env)
-        outputs = [self.tables.shape(sizes, b) for b in self.places[OUTPUT]]
+        outputs = [self.tables.shape(sizes, b) for b in self.port_buffers[OUTPUT]]
         inputs = [
             self.tables.shape(sizes, b) if b >= 0 else tuple(shapes[n])
-            for n, b in enumerate(self.places[INPUT])
+            for n, b in enumerate(self.port_buffers[INPUT])
         ]
         placement = self._make_placement(sizes)
         need = self._check_memory(sizes, placement)
@@ -203,16 +205,16 @@ class CompiledRegion:
         if found is not None:
             # A second shape: more will come, and they tend to grow.
             grown = need * 2 if least * 2 <= _SMALL_ARENA_BYTES else need + (need >> 4)
-            made = place(grown, self._first, self._last)
+            made = place_buffers(grown, self._first, self._last)
         if made is None or made.peak > allowed:
-            made = place(need, self._first, self._last)
+            made = place_buffers(need, self._first, self._last)
         self._placement = made
         return made
 
     def _check_memory(self, sizes: RegionSizes, placement: Placement) -> int:
         """Bytes of arena and outputs. MemoryLimitError, also for a step that walks over more
         elements than fit: a tensor that is fused into its consumer counts as if it were stored."""
-        outputs = [b for b in self.places[OUTPUT] if b >= 0]
+        outputs = [b for b in self.port_buffers[OUTPUT] if b >= 0]
         need = placement.peak + int(sizes.nbytes[outputs].sum())
         self._fused.require_memory(self.tables, sizes, self.limits.max_memory)
         if need <= self.limits.max_memory:

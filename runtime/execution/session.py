@@ -1,7 +1,7 @@
 """Sessions: a program made callable from any thread, and bound calls with fixed buffers.
 
 `run` borrows a context from a pool. A shape that was seen costs nothing, a new one evaluates size
-expressions and places the arena: no pass, no LLVM.
+expressions and plans the arena: no pass, no LLVM.
 """
 
 from __future__ import annotations

@@ -47,12 +47,12 @@ def image_of(data: bytes) -> CodeImage:
 
 def _flatten(elf: ElfObject) -> CodeImage:
     code = bytearray()
-    places: dict[int, int] = {}
+    section_offsets: dict[int, int] = {}
     numbered = [(n, s) for n, s in enumerate(elf.sections) if _is_kept(s)]
     # Code first: what is executed and what is only read share no line of the cache.
     for number, section in sorted(numbered, key=lambda n: not n[1].flags & _EXECUTE):
         code.extend(bytes(-len(code) % (section.alignment or 1)))
-        places[number] = len(code)
+        section_offsets[number] = len(code)
         code.extend(section.content)
     code.extend(bytes(-len(code) % WORD_BYTES))
     stubs = {name: len(code) + WORD_BYTES * n for n, name in enumerate(sorted(elf.needed_names()))}
@@ -61,14 +61,14 @@ def _flatten(elf: ElfObject) -> CodeImage:
         code.extend(_JUMP + struct.pack("<i", words[name] - (at + 6)) + _FILL)
     code.extend(bytes(WORD_BYTES * len(words)))
     for r in elf.relocations:
-        if r.section in places:
-            _resolve(code, r, places, stubs)
+        if r.section in section_offsets:
+            _resolve(code, r, section_offsets, stubs)
     if any(s.section >= _COMMON and s.is_global for s in elf.symbols):
         raise _NotFlat
     exports = {
-        s.name: places[s.section] + s.value
+        s.name: section_offsets[s.section] + s.value
         for s in elf.symbols
-        if s.is_global and s.section in places
+        if s.is_global and s.section in section_offsets
     }
     return CodeImage(FLAT, bytes(code), exports, words)
 
@@ -82,12 +82,14 @@ def _is_kept(section: ElfSection) -> bool:
     return True
 
 
-def _resolve(code: bytearray, r: Relocation, places: dict[int, int], stubs: dict[str, int]) -> None:
-    if r.symbol.section in places and r.kind in (_PC32, _PLT32):
-        target = places[r.symbol.section] + r.symbol.value
+def _resolve(
+    code: bytearray, r: Relocation, section_offsets: dict[int, int], stubs: dict[str, int]
+) -> None:
+    if r.symbol.section in section_offsets and r.kind in (_PC32, _PLT32):
+        target = section_offsets[r.symbol.section] + r.symbol.value
     elif r.symbol.name in stubs and r.kind == _PLT32:
         target = stubs[r.symbol.name]
     else:
         raise _NotFlat
-    at = places[r.section] + r.offset
+    at = section_offsets[r.section] + r.offset
     struct.pack_into("<i", code, at, target + r.addend - at)

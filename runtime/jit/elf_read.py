@@ -34,7 +34,7 @@ class ElfSymbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """A place (section's number and offset) that takes a symbol's address plus addend."""
+    """An address (section's number and offset) that takes a symbol's address plus addend."""
 
     section: int
     offset: int
@@ -96,9 +96,9 @@ def read_object(data: bytes) -> ElfObject | None:
     for _, kind, _, _, offset, size, _, target, *_ in headers:
         if kind == _RELA:
             for at in range(offset, offset + size, 24):
-                place, info, addend = struct.unpack_from("<QQq", data, at)
+                position, info, addend = struct.unpack_from("<QQq", data, at)
                 symbol, how = symbols[info >> 32], info & 0xFFFFFFFF
-                relocations.append(Relocation(target, place, how, symbol, addend))
+                relocations.append(Relocation(target, position, how, symbol, addend))
     return ElfObject(machine, sections, symbols, relocations)
 
 

@@ -106,22 +106,22 @@ class _Mapping:
     """Flat images in memory, ready to be called."""
 
     def __init__(self, images: Sequence[CodeImage], known: Mapping[str, int]) -> None:
-        places: list[int] = []
+        offsets: list[int] = []
         size = 0
         for image in images:
-            places.append(size)
+            offsets.append(size)
             size += -(-len(image.code) // ALIGN_BYTES) * ALIGN_BYTES
         self._size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         self._base = _allocate(self._size)
         self.addresses = {
             name: self._base + at + offset
-            for at, image in zip(places, images, strict=True)
+            for at, image in zip(offsets, images, strict=True)
             for name, offset in image.exports.items()
         }
         try:
             given = {**self.addresses, **known}
             _check_names(images, given)
-            for at, image in zip(places, images, strict=True):
+            for at, image in zip(offsets, images, strict=True):
                 ctypes.memmove(self._base + at, image.code, len(image.code))
                 for name, offset in image.imports.items():
                     ctypes.memmove(self._base + at + offset, struct.pack("<Q", given[name]), 8)

@@ -119,7 +119,7 @@ def live_peak(sizes: Ints, first: Ints, last: Ints) -> int:
     return int(np.cumsum(steps).max())
 
 
-def place(sizes: Ints, first: Ints, last: Ints) -> Placement:
+def place_buffers(sizes: Ints, first: Ints, last: Ints) -> Placement:
     """Offsets, multiples of ALIGN, so that buffers alive at a common step do not overlap.
 
     sizes: bytes >= 0; first, last: steps >= 0, inclusive, first <= last. Deterministic.
@@ -153,7 +153,7 @@ def place(sizes: Ints, first: Ints, last: Ints) -> Placement:
     for _ in range(min(_MAX_TRIES, _MAX_TRIED_BUFFERS // len(sizes))):
         if best[0] <= good:
             break
-        # What ended on top came too late: let it choose its place first.
+        # What ended on top came too late: let it choose its offset first.
         top = np.flatnonzero(found[1] + rounded == found[0])
         order = np.concatenate([top, order[~np.isin(order, top)]])
         found = _place_in_order(rounded, first, last, order)

@@ -121,11 +121,11 @@ def _tile_loop(target: Target, instruction: str, each: int) -> tuple[Module, int
     module, f = _function(target, ("ptr", "to"), ("i64", "turns"))
     tiles = AmxTiles((AMX_ROWS, AMX_ROWS))
     tiles.configure(f)
-    place = f.stack(AMX_ROWS * 64)
+    buffer = f.stack(AMX_ROWS * 64)
     with f.range(0, AMX_ROWS * 8) as i:
-        f.store(integer(0), f.at(place, i, I64))
+        f.store(integer(0), f.at(buffer, i, I64))
     for register in (4, 5, 6, 7):
-        on_tile(f, "tileloadd64", register, place, integer(64))
+        on_tile(f, "tileloadd64", register, buffer, integer(64))
     with f.range(0, f.params["turns"], unroll=1):
         for down in range(2):
             for across in range(2):

@@ -40,7 +40,7 @@ def scatters(target: Target, bits: int) -> bool:
 def gather(
     f: Function, element: str, lanes: int, address: Value, step: Value, tail: TailMask | None
 ) -> Value:
-    """Lanes at place + lane * step elements; lanes outside `tail` are not read and are zero."""
+    """Lanes at address + lane * step elements; lanes outside `tail` are not read and are zero."""
     bits, kind = f"i{bits_of(element)}", vec(element, lanes)
     if lanes == 1:
         return f.bitcast(f.load(bits, address), kind)
@@ -49,18 +49,18 @@ def gather(
         pointers = _addresses(f, element, lanes, address, step)
         align = integer(bits_of(element) // 8, I32)
         return f.call(name, kind, pointers, align, _mask(f, lanes, tail), f.as_value(0, kind))
-    whole = vec(bits, lanes)
-    buffer = f.stack(bytes_of(whole))
+    packed = vec(bits, lanes)
+    buffer = f.stack(bytes_of(packed))
     if tail is not None:
-        f.store(f.as_value(0, whole), buffer)
+        f.store(f.as_value(0, packed), buffer)
     with f.range(0, lanes if tail is None else tail.count, unroll=1) as lane:
         one = f.load(bits, f.at(address, f.mul(lane, step), bits))
         f.store(one, f.at(buffer, lane, bits))
-    return f.bitcast(f.load(whole, buffer), kind)
+    return f.bitcast(f.load(packed, buffer), kind)
 
 
 def scatter(f: Function, value: Value, address: Value, step: Value, tail: TailMask | None) -> None:
-    """Store lanes at place + lane * step elements; lanes outside `tail` write nothing."""
+    """Store lanes at address + lane * step elements; lanes outside `tail` write nothing."""
     size, lanes = bits_of(value.type), value.lanes
     bits = f"i{size}"
     if lanes == 1:
@@ -84,7 +84,7 @@ def _mask(f: Function, lanes: int, tail: TailMask | None) -> Value:
 
 
 def _addresses(f: Function, element: str, lanes: int, address: Value, step: Value) -> Value:
-    """A vector of pointers: place + lane * step elements."""
+    """A vector of pointers: address + lane * step elements."""
     if step.known is None:
         index = f.mul(f.iota(lanes, I64), f.splat(step, lanes))
     else:

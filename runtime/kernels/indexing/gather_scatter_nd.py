@@ -1,7 +1,7 @@
 """Elements picked (or put) by indices along several axes at once, each index checked.
 
 Bits are copied, whatever the type. Where no index changes along the innermost axis, whole rows are
-copied in vectors. What is put goes in order, by one worker: the last of equal places stays.
+copied in vectors. What is put goes in order, by one worker: the last of equal indices stays.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _Pick:
                 masked_store(f, value, f.at(to, whole, element), tail)
 
     def scatter_element(self, source: Value, target: Value) -> None:
-        """One element to its place, joined with what is there if so wished."""
+        """One element to its address, joined with what is there if so wished."""
         f, combine = self.f, self.spec.combine
         if not combine:
             f.store(f.load(self.element, source), target)

@@ -68,7 +68,7 @@ class StateTiles:
         self.pitch = -(-spec.hidden // wide) * self.lanes
         self.steps = -(-spec.hidden // self.kr)
         # Of a small batch of known size every row has a copy of its own, made once per step. (One
-        # row is read sooner from a place that was just written: 256 elements, 0.78 of the time.)
+        # row is read sooner from an address that was just written: 256 elements, 0.78 of the time.)
         batch = spec.batch if isinstance(spec.batch, int) else 1
         self.keeps = 1 < batch <= _MAX_KEPT_ROWS
         copies = batch if self.keeps else _MAX_ROWS

@@ -147,7 +147,7 @@ class _Reduce:
         pointers: Sequence[Value],
         body: Callable[[], None],
     ) -> None:
-        """body() at every place of `axes`, the lines beginning there."""
+        """body() at every index of `axes`, the lines beginning there."""
         f = self.f
         if not axes:
             for line, pointer in zip(lines, pointers, strict=True):
@@ -255,7 +255,7 @@ class _Reduce:
         at: Value,
         tails: Sequence[TailMask | None],
     ) -> None:
-        """Results at `at`: one accumulator per vector over all reduced places."""
+        """Results at `at`: one accumulator per vector over all reduced elements."""
         f = self.f
         accumulators = [
             f.var(self.join.start(self.lanes).type, self.join.start(self.lanes)) for _ in tails

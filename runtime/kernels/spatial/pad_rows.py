@@ -98,7 +98,7 @@ class PaddedRows:
     def vectors(
         self, lo: Value, hi: Value, compute: Callable[[Value, TailMask | None], Value]
     ) -> None:
-        """Store what `compute` gives from a place on, for places lo..hi."""
+        """Store what `compute` gives from an index on, for indices lo..hi."""
         f, line = self.f, self.lines[1]
         block = line.lanes * _UNROLL
         whole = f.add(lo, f.mul(f.udiv(f.sub(hi, lo), block), block))

@@ -1,7 +1,7 @@
 """Pooling: the largest element or the sum of each window, vectors along channels.
 
 A task is one output row of one image, cut into blocks of channels. Taps outside the data are left
-out by their bounds, which are found once per row and place.
+out by their bounds, which are found once per row and pixel.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _PoolKernel:
         )
 
     def run(self, worker: Value, workers: Value) -> None:
-        """This worker's output rows; a row is all places of the last axis."""
+        """This worker's output rows; a row is all pixels of the last axis."""
         f, spec = self.f, self.spec
         outer: list[Size] = [spec.batch, *spec.out_sizes[:-1]]
         lo, hi = share(f, self.sizes.product(outer), worker, workers)
@@ -82,7 +82,7 @@ class _PoolKernel:
                 self.pool_at(left, [*positions, last])
 
     def pool_at(self, batch: Value, positions: Sequence[Value]) -> None:
-        """One output place: the taps inside the data, then block after block of channels."""
+        """One output pixel: the taps inside the data, then block after block of channels."""
         f, w = self.f, self.spec.window
         source, target = f.mul(batch, self.source[0]), f.mul(batch, self.target[0])
         taps: list[Bounds] = []

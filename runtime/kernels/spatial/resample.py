@@ -1,6 +1,6 @@
 """Resampling of one axis: elements picked or weighed along it, vectors along the inner axis.
 
-A task is one place of the output axis: which elements it is made of follows from its position
+A task is one index of the output axis: which elements it is made of follows from its position
 alone and is found once for all `middle * inner` elements behind it. Padded axes of neighbours are
 done row by row instead (pad_rows.py).
 """
@@ -80,7 +80,7 @@ class _Resample:
         self.axis, self.count = sizes.value(spec.axis), sizes.value(spec.count)
 
     def run(self, worker: Value, workers: Value) -> None:
-        """This worker's places of the output axis."""
+        """This worker's indices of the output axis."""
         f, spec = self.f, self.spec
         rows = f.mul(self.sizes.value(spec.outer), self.count)
         lo, hi = share(f, rows, worker, workers)
@@ -115,7 +115,7 @@ class _Resample:
         i: Value,
         compute: Callable[[Value, Value, Sequence[TailMask | None]], list[Value]],
     ) -> None:
-        """All elements of one place; `compute` gives vectors of the output's type from where its
+        """All elements of one index; `compute` gives vectors of the output's type from where its
         row of data begins, the first of their elements, and which parts of them there are."""
         f, line = self.f, self.lines[1]
         source, target = ([self.sizes.value(s) for s in o.strides] for o in self.spec.operands())
@@ -161,7 +161,7 @@ class _Resample:
     def copy_element(
         self, data: Value, c: Value, tails: Sequence[TailMask | None], i: Value
     ) -> list[Value]:
-        """The element of the place itself."""
+        """The element of the index itself."""
         return self.narrow_results(self.widen(self.loads(data, i, c, tails)))
 
     def weighted_sum(

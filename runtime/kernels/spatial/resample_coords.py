@@ -1,7 +1,7 @@
 """Which elements of an axis a resampled one is made of, and their weights.
 
-Places are computed in f32 with the operations in the order that Interpolate gives them, so that
-they are the same bits as `evaluate`'s.
+Coordinates are computed in f32 with the operations in the order that Interpolate gives them, so
+that they are the same bits as `evaluate`'s.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _choose_taps(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Taps
         x = f.max_or(f.min_or(x, end), 0.0)
     floor = round_to(f, x, "floor")
     first = _float_to_i64(f, floor)
-    # In front of the axis the difference has more bits than a place.
+    # In front of the axis the difference has more bits than a coordinate.
     wide, below = (cast(f, v, DType.f32, spec.acc) for v in (x, floor))
     fraction = f.fsub(wide, below)
     if spec.rule == "linear":
@@ -115,7 +115,7 @@ def _choose_taps(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Taps
 
 
 def _round_coordinate(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Value:
-    """The place as "nearest" rounds it, still f32."""
+    """The coordinate as "nearest" rounds it, still f32."""
     if spec.rounding == "floor":
         return round_to(f, x, "floor")
     if spec.rounding == "ceil":

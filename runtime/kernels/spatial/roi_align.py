@@ -66,7 +66,7 @@ class _Regions:
         )
 
     def at(self, pointer: Value, strides: Sequence[Size], *positions: Value, element: str) -> Value:
-        """The address of an element, by its leading places."""
+        """The address of an element, by its leading indices."""
         f, offset = self.f, self.f.as_value(0, I64)
         for position, stride in zip(positions, strides, strict=False):
             offset = f.add(offset, f.mul(position, self.sizes.value(stride)))

@@ -16,7 +16,7 @@ from irc_compiler.runtime.machine.memory_planner import (
     aligned_bytes,
     check_limit,
     live_peak,
-    place,
+    place_buffers,
     round_up,
 )
 
@@ -51,7 +51,7 @@ def test_live_buffers_never_overlap(greedy: int, rows: list[tuple[int, int, int]
     sizes, first, last = arrays(rows)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(memory_planner, "MAX_GREEDY_BUFFERS", greedy)
-        p = place(sizes, first, last)
+        p = place_buffers(sizes, first, last)
     assert overlaps(p, sizes, first, last) == []
     assert all(o % ALIGN_BYTES == 0 for o in p.offsets)
     assert p.peak == max(
@@ -83,7 +83,7 @@ def test_many_buffers_are_not_compared_with_one_another(
 
     monkeypatch.setattr(memory_planner, "_place_in_order", None)
     monkeypatch.setattr(memory_planner.FreeRanges, "take", counted)
-    p = place(sizes, first, last)
+    p = place_buffers(sizes, first, last)
     assert taken == 2 * count
     assert p.peak <= 1.15 * live_peak(sizes, first, last)
 
@@ -96,7 +96,7 @@ def test_thousands_of_live_buffers_never_overlap(span: int) -> None:
     sizes[rng.random(count) < 0.1] = 0
     first = rng.integers(0, steps, count)
     last = first + rng.integers(0, span, count)
-    p = place(sizes, first, last)
+    p = place_buffers(sizes, first, last)
     assert (p.offsets % ALIGN_BYTES == 0).all() and (p.offsets >= 0).all()
     assert p.peak == (p.offsets + round_up(sizes)).max()
     for a in range(1, count):
@@ -111,7 +111,7 @@ def test_thousands_of_live_buffers_never_overlap(span: int) -> None:
 @settings(max_examples=50, deadline=None)
 def test_a_placement_serves_smaller_sizes(rows: list[tuple[int, int, int]], seed: int) -> None:
     sizes, first, last = arrays(rows)
-    p = place(sizes, first, last)
+    p = place_buffers(sizes, first, last)
     smaller = np.random.default_rng(seed).integers(0, sizes + 1)
     assert p.fits(smaller)
     assert overlaps(p, smaller, first, last) == []
@@ -166,17 +166,19 @@ def residual_network(blocks: int) -> list[tuple[int, int, int]]:
 )
 def test_the_peak_is_within_a_tenth_of_the_largest_live_set(rows: list) -> None:
     sizes, first, last = arrays(rows)
-    assert place(sizes, first, last).peak <= 1.1 * live_peak(sizes, first, last)
+    assert place_buffers(sizes, first, last).peak <= 1.1 * live_peak(sizes, first, last)
 
 
 def test_placement_is_the_same_each_time() -> None:
     sizes, first, last = arrays(encoder(4, 33, 64, 4))
-    assert (place(sizes, first, last).offsets == place(sizes, first, last).offsets).all()
+    assert (
+        place_buffers(sizes, first, last).offsets == place_buffers(sizes, first, last).offsets
+    ).all()
 
 
 def test_nothing_to_place() -> None:
-    assert place(*arrays([])).peak == 0
-    assert place(*arrays([(0, 0, 3), (0, 1, 1)])).peak == 0
+    assert place_buffers(*arrays([])).peak == 0
+    assert place_buffers(*arrays([(0, 0, 3), (0, 1, 1)])).peak == 0
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 4097])
