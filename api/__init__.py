@@ -188,8 +188,8 @@ def _name_of(source: Any) -> str:
 
 def _require_count(name: str, value: Any, most: int | None = None) -> None:
     """UsageError for anything but None and integers from 1 to `most`."""
-    whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if value is not None and not (whole and value >= 1):
+    is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
+    if value is not None and not (is_integer and value >= 1):
         raise UsageError(f"{name} must be at least 1", got=repr(value), expected="an integer")
     if value is not None and most is not None and value > most:
         raise UsageError(f"{name} is too large", got=value, expected=f"at most {most}")

@@ -273,15 +273,17 @@ class CompiledModel(HasMetadata):
         options = options if precision is None else replace(options, precision=precision)
         options = options if denormals is None else replace(options, denormals=denormals)
         fixed = fixed if shapes is None else shapes
-        kept = ArtifactSource(artifact, CompileConfig(options, fixed, num_threads, max_memory))
-        entry = kept.entry
+        model_source = ArtifactSource(
+            artifact, CompileConfig(options, fixed, num_threads, max_memory)
+        )
+        entry = model_source.entry
         if entry is None:
-            return _compile(kept)
+            return _compile(model_source)
         read = artifact.read_plan(entry)
         with artifact.report_as_file_error("a stored plan cannot be used", entry.section):
             constants = read.constants(partial(make_constant, threads=1))
             trusted = artifact.read_code(entry) if trust_code else None
-            net = _start(read.plan, {}, kept, constants=constants, trusted=trusted)
+            net = _start(read.plan, {}, model_source, constants=constants, trusted=trusted)
             verify_program(net.program)
         return net
 
@@ -319,9 +321,9 @@ def compile_with_options(
         return _compile(InMemorySource(model, config))
     from ..runtime.machine.memory_planner import trim_heap
 
-    kept = FileSource(model, model.origin, config)
+    model_source = FileSource(model, model.origin, config)
     del model
-    net = _compile(kept)
+    net = _compile(model_source)
     trim_heap()
     return net
 

@@ -82,7 +82,7 @@ class _Engine(importlib.metadata.DistributionFinder):
 @contextlib.contextmanager
 def _hide_stand_in(engine: _Engine) -> Iterator[None]:
     """Inside the block the engine's names mean the engine."""
-    kept = _take_modules(engine.name)
+    removed = _take_modules(engine.name)
     before, paths = list(sys.meta_path), list(sys.path)
     sys.meta_path.remove(engine)
     sys.path[:] = [p for p in paths if p != os.environ.get(SHIM_FOLDER)]
@@ -91,7 +91,7 @@ def _hide_stand_in(engine: _Engine) -> Iterator[None]:
     finally:
         sys.path[:], sys.meta_path[:] = paths, before
         _take_modules(engine.name)
-        sys.modules.update(kept)
+        sys.modules.update(removed)
 
 
 def _take_modules(name: str) -> dict[str, ModuleType]:

@@ -171,9 +171,9 @@ def _sizes(spec: InputSpec) -> tuple[Dim, ...]:
     return tuple(sizes)
 
 
-def _remove_unused(graph: Graph, kept: set[int]) -> None:
+def _remove_unused(graph: Graph, roots: set[int]) -> None:
     """Remove what no output needs; inputs that were listed stay."""
-    needed = graph.needed_nodes(kept)
+    needed = graph.needed_nodes(roots)
     for node in reversed(graph.order()):
         if node not in needed:
             graph.remove(node)

@@ -110,7 +110,7 @@ def evaluate(
             raise UsageError("a report needs data", got="none", expected="data= (--data)")
         errors = _layer_errors(variants, names, samples, step)
     if options.metric is not None:
-        kept = names
+        quantized_layers = names
         result.quantized_metric = variants.metric(names, options.metric)
         if options.max_drop is not None and baseline is not None:
             least = baseline - options.max_drop
@@ -118,10 +118,10 @@ def evaluate(
                 assert samples is not None
                 errors = errors or _layer_errors(variants, names, samples, step)
                 order = sorted(names, key=lambda n: errors[n])
-                kept, result.quantized_metric = _restore_layers(
+                quantized_layers, result.quantized_metric = _restore_layers(
                     variants, names, order, options.metric, least, step
                 )
-        result.plan = plan.only(kept)
+        result.plan = plan.only(quantized_layers)
     if analyze:
         assert samples is not None
         step("measuring times", 0, 0)

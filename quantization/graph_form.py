@@ -44,8 +44,8 @@ class _GraphEditor:
         return Value(node)
 
     def constant(self, data: Array, dtype: DType) -> Value:
-        held = np.ascontiguousarray(data).astype(dtype.numpy, copy=False)
-        return self.add(Constant.of(held, dtype))
+        contiguous = np.ascontiguousarray(data).astype(dtype.numpy, copy=False)
+        return self.add(Constant.of(contiguous, dtype))
 
     def divide(self, value: Value, factors: Array, axis: int, name: str) -> Value:
         """The value divided by one factor per channel."""

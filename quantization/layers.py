@@ -51,8 +51,8 @@ class Layer:
     @property
     def sum_length(self) -> int:
         """How many products one sum has."""
-        kept = [self.weight.shape[axis] for axis in self.outputs]
-        return self.weight.size // max(1, int(np.prod(kept)))
+        output_sizes = [self.weight.shape[axis] for axis in self.outputs]
+        return self.weight.size // max(1, int(np.prod(output_sizes)))
 
     @property
     def is_depthwise(self) -> bool:

@@ -53,11 +53,11 @@ def _name_nodes(graph: GraphProto) -> None:
 
 def _drop_initialized_inputs(model: ModelProto) -> None:
     """Inputs with initializers, as older files have them, are constants to irc."""
-    held = arrays_of(model.graph)
-    kept = [port for port in model.graph.input if port.name not in held]
-    if len(kept) < len(model.graph.input):
+    initializers = arrays_of(model.graph)
+    free_inputs = [port for port in model.graph.input if port.name not in initializers]
+    if len(free_inputs) < len(model.graph.input):
         del model.graph.input[:]
-        model.graph.input.extend(kept)
+        model.graph.input.extend(free_inputs)
         model.ir_version = max(model.ir_version, _FREE_INITIALIZERS_IR)
 
 

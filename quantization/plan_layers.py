@@ -73,14 +73,14 @@ def _split_layers(layers: Sequence[Layer]) -> Iterator[list[Layer]]:
     for layer in layers:
         readers.setdefault(layer.data, []).append(layer)
     part: list[Layer] = []
-    held = 0
+    part_bytes = 0
     for group in readers.values():
         size = group[0].sum_length ** 2 * 8
-        if part and held + size > MAX_GRAM_BYTES:
+        if part and part_bytes + size > MAX_GRAM_BYTES:
             yield part
-            part, held = [], 0
+            part, part_bytes = [], 0
         part += group
-        held += size
+        part_bytes += size
     yield part
 
 

@@ -113,9 +113,9 @@ class _Source:
                 expected="the .onnx or .xml file that it was compiled from",
             )  # fmt: skip
         read = partial(read_model, declared_shapes=declared_shapes, max_memory=max_memory)
-        held = read(model, progress=False)
+        loaded = read(model, progress=False)
         if _is_xml(model):
-            return cls(held, None)
+            return cls(loaded, None)
         from .onnx_source import load_source, prepare_source
 
         proto = load_source(model)

@@ -280,13 +280,13 @@ def _compute_results(
 
 def _batch_by_bytes(sizes: Sequence[int]) -> Iterator[list[int]]:
     """Positions in parts of HELD_BYTES, the last one of each included."""
-    part, held = list[int](), 0
+    part, part_bytes = list[int](), 0
     for at, size in enumerate(sizes):
         part.append(at)
-        held += size
-        if held >= MAX_HELD_BYTES:
+        part_bytes += size
+        if part_bytes >= MAX_HELD_BYTES:
             yield part
-            part, held = [], 0
+            part, part_bytes = [], 0
     if part:
         yield part
 

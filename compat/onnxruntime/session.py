@@ -353,8 +353,8 @@ def _name_unreadable() -> Iterator[None]:
     try:
         yield
     except ModelFormatError as error:
-        whole = error.where is not None and ": " not in error.where
-        raise (join_error(error, InvalidProtobuf) if whole else error) from error
+        names_file = error.where is not None and ": " not in error.where
+        raise (join_error(error, InvalidProtobuf) if names_file else error) from error
 
 
 def _with_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, list[int | None]]:

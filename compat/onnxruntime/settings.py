@@ -64,13 +64,13 @@ class _Settings(NamesNearest):
         kind = type(self._defaults[name])
         if kind is bool and value in (0, 1):
             return bool(value)
-        whole = hasattr(value, "__index__") and not isinstance(value, bool)
+        is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
         if issubclass(kind, IntEnum):
             if isinstance(value, kind):
                 return value
-            if whole and int(value) in [int(member) for member in kind]:
+            if is_integer and int(value) in [int(member) for member in kind]:
                 return kind(int(value))
-        elif kind is int and whole:
+        elif kind is int and is_integer:
             return int(value)
         elif kind is str and isinstance(value, str | os.PathLike):
             return os.fspath(value)

@@ -59,8 +59,8 @@ def _element(given: Any, where: str | None) -> DType:
 
 def _shape(shape: Any, where: str | None) -> list[int]:
     sizes: list[Any] = list(shape) if isinstance(shape, Sequence | np.ndarray) else [None]
-    whole = all(hasattr(s, "__index__") and int(s) >= 0 for s in sizes)
-    if not whole or math.prod(int(s) for s in sizes) > _MAX_ELEMENTS:
+    are_sizes = all(hasattr(s, "__index__") and int(s) >= 0 for s in sizes)
+    if not are_sizes or math.prod(int(s) for s in sizes) > _MAX_ELEMENTS:
         raise wrong_argument(
             "a shape is wrong", where=where, got=repr(shape)[:80], expected="sizes >= 0"
         )

@@ -74,8 +74,8 @@ def read_gguf_model(
                 got=f"{metadata.count('.expert_count')} experts", expected="one feed-forward layer",
             )  # fmt: skip
         config = _read_config(metadata, file)
-        held = _GgufWeights(file, features, config, weights)
-        decoder = _read_decoder(metadata, features, config, held)
+        tensors = _GgufWeights(file, features, config, weights)
+        decoder = _read_decoder(metadata, features, config, tensors)
         tokenizer = read_tokenizer(metadata)
         name = config.name
 
@@ -83,10 +83,10 @@ def read_gguf_model(
             with GgufFile(path, max_memory=max_memory) as again:
                 return build_decoder(decoder, _GgufWeights(again, features, config, weights), name)
 
-        model = build_decoder(decoder, held, name)
+        model = build_decoder(decoder, tensors, name)
         model.origin = Origin(reload, file.files)
         return LanguageModel(
-            model, tokenizer, read_chat_template(metadata), config, dict(held.forms)
+            model, tokenizer, read_chat_template(metadata), config, dict(tensors.forms)
         )
 
 

@@ -168,8 +168,8 @@ def _replace_cache(
         nothing = Value(graph.add(_constant(np.zeros((), dtype.numpy))))
         empty = Value(graph.add(Broadcast("numpy"), [nothing, sizes]))
         read = ReadValue(name, dtype, f"?,{shape[1]},?,{shape[3]}")
-        held = Value(graph.add(read, [empty], name=name))
-        past = Value(graph.add(Gather(), [held, Value(beams), axis]))
+        state = Value(graph.add(read, [empty], name=name))
+        past = Value(graph.add(Gather(), [state, Value(beams), axis]))
         for use in graph.uses(Value(node)):
             graph.connect(past, use)
         graph.remove(node)

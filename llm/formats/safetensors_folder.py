@@ -49,23 +49,23 @@ def read_safetensors_folder(
     tied = config.get("tie_word_embeddings")
 
     def build() -> tuple[Model, _FolderWeights]:
-        held = _FolderWeights(folder, features, decoder, weights, max_memory)
+        tensors = _FolderWeights(folder, features, decoder, weights, max_memory)
         try:
-            if tied is False and "output.weight" not in held:
+            if tied is False and "output.weight" not in tensors:
                 raise ModelFormatError(
                     "the folder lacks the matrix of the logits",
                     where=repr(str(folder)),
                     expected="lm_head.weight, or tie_word_embeddings in config.json",
                 )
-            return build_decoder(decoder, held, folder.resolve().name), held
+            return build_decoder(decoder, tensors, folder.resolve().name), tensors
         finally:
-            held.close()
+            tensors.close()
 
-    model, held = build()
-    model.origin = Origin(lambda: build()[0], tuple(s for f in held.files for s in f.files))
+    model, tensors = build()
+    model.origin = Origin(lambda: build()[0], tuple(s for f in tensors.files for s in f.files))
     sizes = read_model_config(folder, config, decoder)
     tokenizer = read_tokenizer(folder, sizes.vocabulary)
-    return LanguageModel(model, tokenizer, read_chat_template(folder), sizes, dict(held.forms))
+    return LanguageModel(model, tokenizer, read_chat_template(folder), sizes, dict(tensors.forms))
 
 
 class _FolderWeights:
@@ -141,9 +141,9 @@ class _FolderWeights:
 
 def _map_name(name: str, features: HfArchitecture) -> str | None:
     """GGUF's name of a tensor, None for one that a decoder does not have."""
-    whole, _, last = name.rpartition(".")
-    if whole in _OUTSIDE:
-        return f"{_OUTSIDE[whole]}.{last}"
+    stem, _, last = name.rpartition(".")
+    if stem in _OUTSIDE:
+        return f"{_OUTSIDE[stem]}.{last}"
     found = _LAYER.match(name)
     if found is None:
         return None

@@ -84,8 +84,8 @@ class Writer:
         self._close_section()
         self._close_chunk()
         sections = [[s.kind, s.offset, s.size] for s in self._sections]
-        whole = {**content, "chunks": self._chunks, "sections": sections}
-        text = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
+        manifest = {**content, "chunks": self._chunks, "sections": sections}
+        text = json.dumps(manifest, separators=(",", ":"), allow_nan=False).encode()
         self._stream.write(text)
         size, digest = self._end + len(text), hashlib.sha256(text).digest()
         self._stream.seek(0)

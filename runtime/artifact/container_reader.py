@@ -248,10 +248,10 @@ class Container:
 
     def _scratch_memory(self) -> memoryview:
         """Memory of this thread for bytes that only their digest needs."""
-        held = getattr(self._scratch, "memory", None)
-        if held is None:
-            held = self._scratch.memory = memoryview(bytearray(CHUNK_BYTES))
-        return held
+        memory = getattr(self._scratch, "memory", None)
+        if memory is None:
+            memory = self._scratch.memory = memoryview(bytearray(CHUNK_BYTES))
+        return memory
 
     def _raise_damaged(self, begin: int, end: int, got: str, expected: object) -> NoReturn:
         inside = [s for s in self.sections if s.offset < end and s.offset + s.size > begin]

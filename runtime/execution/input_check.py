@@ -105,8 +105,8 @@ def _check_key(name: str, wanted: MapType, key: Any) -> None:
     if wanted.key is DType.string:
         good = isinstance(key, str)
     else:
-        whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
-        good = whole and _is_in_range(int(key), wanted.key)
+        is_integer = isinstance(key, int | np.integer) and not isinstance(key, bool)
+        good = is_integer and _is_in_range(int(key), wanted.key)
     if not good:
         raise InputError(
             f"input {name!r} has a key of another type",

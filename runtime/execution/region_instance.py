@@ -390,16 +390,16 @@ class BoundRegion:
         if buffer.kind == ARENA:
             at = int(np.flatnonzero(code.arena == root)[0])
             begin += int(layout.placement.offsets[at])
-            whole = self.instance.space.arena
+            memory = self.instance.space.arena
         else:
             if buffer.kind == OUTPUT:
-                whole = self._written[buffer.index]
-            elif (whole := self._inputs[buffer.index][0]) is None:
-                whole = self._read[buffer.index]
+                memory = self._written[buffer.index]
+            elif (memory := self._inputs[buffer.index][0]) is None:
+                memory = self._read[buffer.index]
             if root == b:
-                return whole
-            whole = whole.reshape(-1).view(np.uint8)
-        return whole[begin : begin + size].view(dtype).reshape(shape)
+                return memory
+            memory = memory.reshape(-1).view(np.uint8)
+        return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 class NativeSegment:

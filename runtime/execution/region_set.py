@@ -87,14 +87,14 @@ class RegionSet:
 
 def _find_last_uses(plan: Plan) -> list[list[int]]:
     """Per region, the slots whose last use it is."""
-    kept = {p.slot for p in plan.outputs}
-    kept |= {s for v in plan.variables for s in (v.slot, v.after, v.initial) if s is not None}
+    used_later = {p.slot for p in plan.outputs}
+    used_later |= {s for v in plan.variables for s in (v.slot, v.after, v.initial) if s is not None}
     found: list[list[int]] = []
     for region in reversed(plan.regions):
         used = {*region.inputs, *region.outputs}
         if region.terminal is not None:
             used |= {s for s in region.terminal.inputs if s is not None}
             used |= set(region.terminal.outputs)
-        found.append(sorted(used - kept))
-        kept |= used
+        found.append(sorted(used - used_later))
+        used_later |= used
     return found[::-1]

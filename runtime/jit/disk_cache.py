@@ -175,11 +175,11 @@ class DiskCache:
     def _account(self, size: int) -> None:
         """Keep the bound without a look at the whole folder for every entry: what it held at the
         last look and what this process has put since is known, others' entries are not."""
-        held, puts = _held.get(self.folder, (self.limit, 0))
-        if held + size > self.limit or puts >= _PUTS_PER_SCAN:
-            held, puts = self._trim(), -1
+        size_before, puts = _held.get(self.folder, (self.limit, 0))
+        if size_before + size > self.limit or puts >= _PUTS_PER_SCAN:
+            size_before, puts = self._trim(), -1
             size = 0
-        _held[self.folder] = (held + size, puts + 1)
+        _held[self.folder] = (size_before + size, puts + 1)
 
     def _trim(self) -> int:
         """Remove the entries used longest ago; returns the bytes that are left. A large cache is

@@ -78,12 +78,12 @@ class CompiledPlan:
         self.plan, self.target = plan, target
         self.kernels, self.constants = kernels, tuple(constants)
         self.compiled, self.driver = compiled, driver
-        whole = plan if around is None else around
-        self.denormals = whole.denormals
-        self.tables = [RegionLayoutTables(r, whole.constants) for r in plan.regions]
+        outermost = plan if around is None else around
+        self.denormals = outermost.denormals
+        self.tables = [RegionLayoutTables(r, outermost.constants) for r in plan.regions]
         self.bodies = [
             [
-                CompiledPlan(body, target, kernels, constants, compiled, driver, whole)
+                CompiledPlan(body, target, kernels, constants, compiled, driver, outermost)
                 for body in (() if r.terminal is None else r.terminal.bodies)
             ]
             for r in plan.regions
@@ -179,15 +179,15 @@ def _load_kernels(
     keys = {spec: _kernel_key(spec, target) for spec in specs}
     # One build at a time: two models with equal layers compile them once.
     with _lock:
-        held = {} if private else {s: k for s in specs if (k := _loaded.get(keys[s])) is not None}
+        loaded = {} if private else {s: k for s in specs if (k := _loaded.get(keys[s])) is not None}
         images: dict[Spec, tuple[int, CodeImage]] = {}
         if cache is not None and not private:
             for spec in specs:
-                if spec not in held and (found := _load_cached(cache, keys[spec])) is not None:
+                if spec not in loaded and (found := _load_cached(cache, keys[spec])) is not None:
                     images[spec] = found
-        given = {s for s in specs if keys[s] in trusted and s not in held and s not in images}
+        given = {s for s in specs if keys[s] in trusted and s not in loaded and s not in images}
         images.update({s: _decode_entry(trusted[keys[s]]) for s in given})
-        missing = [s for s in specs if s not in held and s not in images]
+        missing = [s for s in specs if s not in loaded and s not in images]
         images.update(_compile(missing, keys, target, generate, threads))
         if cache is not None and not private:
             for spec in missing:
@@ -198,10 +198,10 @@ def _load_kernels(
             library = load_objects([images[s][1] for s in fresh], symbols, target)
             for spec, symbol in zip(fresh, symbols, strict=True):
                 address = library.address(symbol)
-                held[spec] = LoadedKernel(symbol, address, images[spec][0], library)
+                loaded[spec] = LoadedKernel(symbol, address, images[spec][0], library)
                 if not private and spec not in given:
-                    _loaded[keys[spec]] = held[spec]
-    return held, len(missing)
+                    _loaded[keys[spec]] = loaded[spec]
+    return loaded, len(missing)
 
 
 def _payload(scratch: int, image: CodeImage) -> bytes:

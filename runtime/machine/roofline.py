@@ -191,11 +191,11 @@ def _function(target: Target, *params: tuple[str, str]) -> tuple[Module, Functio
     return module, module.function("measured", list(params))
 
 
-def _store_total(f: Function, sums: list[StackVariable], whole: bool, to: Value) -> None:
+def _store_total(f: Function, sums: list[StackVariable], is_integer: bool, to: Value) -> None:
     """Use what was summed, so that nothing of it is optimised away."""
     total = sums[0].get()
     for s in sums[1:]:
-        total = f.add(total, s.get()) if whole else f.fadd(total, s.get())
+        total = f.add(total, s.get()) if is_integer else f.fadd(total, s.get())
     f.store(total, to)
 
 

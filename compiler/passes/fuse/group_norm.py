@@ -46,13 +46,17 @@ def find_reshaped(graph: Graph, node: int) -> Patch | None:
     if norm is None or back is None or not has_one_use(graph, value):
         return None
     data, split = graph.input(back, 0), shape_of(graph, graph.input(norm, 0))
-    whole, eps = shape_of(graph, data), _epsilon(graph, norm)
-    if whole is None or split is None or len(whole) < 3 or len(split) < 3 or eps is None:
+    data_shape, eps = shape_of(graph, data), _epsilon(graph, norm)
+    if data_shape is None or split is None or len(data_shape) < 3 or len(split) < 3 or eps is None:
         return None
-    groups, channels = split[1], whole[1]
+    groups, channels = split[1], data_shape[1]
     if not isinstance(groups, int) or not isinstance(channels, int) or not groups:
         return None
-    fits = split[0] == whole[0] and channels % groups == 0 and same_shape(graph, data, Value(node))
+    fits = (
+        split[0] == data_shape[0]
+        and channels % groups == 0
+        and same_shape(graph, data, Value(node))
+    )
     if not fits or not _is_of_windows(graph, data):
         return None
     each = channels // groups

@@ -166,13 +166,15 @@ class _RowEmitter:
         with f.range(0, full, block, unroll=1) as i:
             self.block(f.add(begin, i), unroll, None)
         if lanes == 1 or n.known is not None or not self.masked:
-            whole = f.mul(f.udiv(n, lanes), lanes)
+            vector_end = f.mul(f.udiv(n, lanes), lanes)
             if unroll > 1:
-                with f.range(full, whole, lanes, unroll=1) as i:
+                with f.range(full, vector_end, lanes, unroll=1) as i:
                     self.block(f.add(begin, i), 1, None)
             if lanes > 1:
-                with f.if_(f.icmp("slt", whole, n)):
-                    self.block(f.add(begin, whole), 1, tail_mask(f, lanes, f.sub(n, whole)))
+                with f.if_(f.icmp("slt", vector_end, n)):
+                    self.block(
+                        f.add(begin, vector_end), 1, tail_mask(f, lanes, f.sub(n, vector_end))
+                    )
             return
         with f.range(full, n, lanes, unroll=1) as i:
             self.block(f.add(begin, i), 1, tail_mask(f, lanes, f.sub(n, i)))

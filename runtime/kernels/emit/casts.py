@@ -61,8 +61,8 @@ def _to_narrow(f: Function, x: Value, to: DType) -> Value:
     limited = f.min_or(f.max_or(x, low), high)
     if low:
         limited = f.select(f.fcmp("uno", x, x), number(0.0, x.type), limited)
-    whole = f.op(vec(I32, x.lanes), f"fptosi {limited} to {vec(I32, x.lanes)}")
-    return f.cast(whole, element_type(to))
+    integers = f.op(vec(I32, x.lanes), f"fptosi {limited} to {vec(I32, x.lanes)}")
+    return f.cast(integers, element_type(to))
 
 
 def flush_denormals(f: Function, x: Value) -> Value:

@@ -124,13 +124,13 @@ def unrolled_loop(
 ) -> None:
     """Call step(k) for k in [0, depth), `unroll` of them in each turn of a loop; `loop` False: all
     written out, for a depth that is known."""
-    whole = f.mul(f.udiv(depth, unroll), unroll) if loop else integer(0)
-    with f.range(0, whole, unroll, unroll=1) as k:
+    unrolled_end = f.mul(f.udiv(depth, unroll), unroll) if loop else integer(0)
+    with f.range(0, unrolled_end, unroll, unroll=1) as k:
         for u in range(unroll):
             step(f.add(k, u))
-    if depth.known is not None and whole.known is not None:
-        for k in range(whole.known, depth.known):
+    if depth.known is not None and unrolled_end.known is not None:
+        for k in range(unrolled_end.known, depth.known):
             step(integer(k))
     elif unroll > 1:
-        with f.range(whole, depth, unroll=1) as k:
+        with f.range(unrolled_end, depth, unroll=1) as k:
             step(k)

@@ -84,7 +84,7 @@ class _Emitter:
     def __init__(self, f: Function, program: Program, lanes: int, guard: Guard | None) -> None:
         self.f, self.program, self.lanes, self.guard = f, program, lanes, guard
         # What was flushed to give a value.
-        self.whole: dict[str, Value] = {}
+        self.unflushed: dict[str, Value] = {}
         # Bytes that were rounded: how, and in 32 bits less their zero point.
         self.rounded: dict[int, tuple[Rounded, Value]] = {}
 
@@ -120,15 +120,15 @@ class _Emitter:
             value = 0 if instr.value is None else instr.value
             return number(value, self.type_of(instr.dtype))
         source = self.program.instrs[instr.args[-1]].dtype
-        if op == "cast" and instr.dtype is DType.bf16 and args[0].text in self.whole:
-            return bfloat_of_flushed(f, self.whole[args[0].text])
+        if op == "cast" and instr.dtype is DType.bf16 and args[0].text in self.unflushed:
+            return bfloat_of_flushed(f, self.unflushed[args[0].text])
         if op == "cast":
             return cast(f, args[0], source, instr.dtype)
         if op == "select":
             return f.select(*args)
         if op == "flush":
             value = flush_denormals(f, args[0])
-            self.whole[value.text] = args[0]
+            self.unflushed[value.text] = args[0]
             return value
         if op in _COMPARE:
             return self.compare(op, source, args)
@@ -176,10 +176,10 @@ class _Emitter:
                 f.fcmp("ogt", x, zero), one, f.select(f.fcmp("oeq", x, zero), zero, unsigned)
             )
         if op == "round_away":
-            whole = round_to(f, x, "trunc")
+            truncated = round_to(f, x, "trunc")
             step = f.copysign(1.0, x)
-            far = f.fcmp("oge", f.fabs(f.fsub(x, whole)), 0.5)
-            return f.select(far, f.fadd(whole, step), whole)
+            far = f.fcmp("oge", f.fabs(f.fsub(x, truncated)), 0.5)
+            return f.select(far, f.fadd(truncated, step), truncated)
         if op == "isinf":
             return f.fcmp("oeq", f.fabs(x), float("inf"))
         if op in ("mod", "floormod"):

@@ -230,11 +230,11 @@ class Lane:
 
 def vector_and_tail(f: Function, count: int, lanes: int) -> Iterator[tuple[Value, TailMask | None]]:
     """Write the loop's body for whole vectors of `count` values, and again for the rest."""
-    whole = count // lanes * lanes
-    with f.range(0, whole, lanes, unroll=1) as first:
+    vector_end = count // lanes * lanes
+    with f.range(0, vector_end, lanes, unroll=1) as first:
         yield first, None
-    if whole < count:
-        yield integer(whole), tail_mask(f, lanes, integer(count - whole))
+    if vector_end < count:
+        yield integer(vector_end), tail_mask(f, lanes, integer(count - vector_end))
 
 
 def masked_load(f: Function, type_: str, pointer: Value, tail: TailMask | None) -> Value:

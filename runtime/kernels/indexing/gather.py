@@ -133,14 +133,14 @@ class _GatherKernel:
 
         block = lanes * _UNROLL
         full = f.mul(f.udiv(n, block), block)
-        whole = f.mul(f.udiv(n, lanes), lanes)
+        vector_end = f.mul(f.udiv(n, lanes), lanes)
         with f.range(0, full, block, unroll=1) as at:
             vectors(f.add(begin, at), _UNROLL, None)
-        with f.range(full, whole, lanes, unroll=1) as at:
+        with f.range(full, vector_end, lanes, unroll=1) as at:
             vectors(f.add(begin, at), 1, None)
         if lanes > 1:
-            with f.if_(f.icmp("slt", whole, n)):
-                vectors(f.add(begin, whole), 1, f.sub(n, whole))
+            with f.if_(f.icmp("slt", vector_end, n)):
+                vectors(f.add(begin, vector_end), 1, f.sub(n, vector_end))
 
     def move_strided(self, source: Value | None, to: Value, begin: Value, end: Value) -> None:
         f, spec = self.f, self.spec

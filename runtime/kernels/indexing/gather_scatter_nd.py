@@ -134,14 +134,14 @@ class _Pick:
                 self.scatter_element(f.at(source, f.mul(i, read), element), target)
             return
         type_ = vec(element, lanes)
-        whole = f.mul(f.udiv(hi, lanes), lanes)
-        with f.range(0, whole, lanes, unroll=1) as i:
+        vector_end = f.mul(f.udiv(hi, lanes), lanes)
+        with f.range(0, vector_end, lanes, unroll=1) as i:
             f.store(f.load(type_, f.at(source, i, element)), f.at(to, i, element))
         if lanes > 1:
-            with f.if_(f.icmp("slt", whole, hi)):
-                tail = tail_mask(f, lanes, f.sub(hi, whole))
-                value = masked_load(f, type_, f.at(source, whole, element), tail)
-                masked_store(f, value, f.at(to, whole, element), tail)
+            with f.if_(f.icmp("slt", vector_end, hi)):
+                tail = tail_mask(f, lanes, f.sub(hi, vector_end))
+                value = masked_load(f, type_, f.at(source, vector_end, element), tail)
+                masked_store(f, value, f.at(to, vector_end, element), tail)
 
     def scatter_element(self, source: Value, target: Value) -> None:
         """One element to its address, joined with what is there if so wished."""

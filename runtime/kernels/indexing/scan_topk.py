@@ -58,7 +58,7 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
     module, k = _open_kernel(spec.runtime_dims, spec.data.dtype, 2, target, symbol)
     f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     size, count = sizes.value(spec.size), sizes.value(spec.count)
-    type_, whole = memory_type(spec.data.dtype), memory_type(spec.indices.dtype)
+    type_, index_type = memory_type(spec.data.dtype), memory_type(spec.indices.dtype)
     step = sizes.value(spec.data.strides[-1])
     with _chains(k, sizes, spec.axes, spec.operands()) as (data, values, indices):
 
@@ -66,7 +66,7 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
             return f.at(values, f.mul(i, sizes.value(spec.values.strides[-1])), type_)
 
         def index_at(i: Value) -> Value:
-            return f.at(indices, f.mul(i, sizes.value(spec.indices.strides[-1])), whole)
+            return f.at(indices, f.mul(i, sizes.value(spec.indices.strides[-1])), index_type)
 
         def insert(x: Value, index: Value, end: Value, better: Callable[[Value], Value]) -> None:
             """Put x before the worse ones of the first `end`."""
@@ -78,7 +78,7 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
                 moves = better(before)
                 with f.if_(moves) as branch:
                     f.store(f.load(type_, value_at(before)), value_at(at.get()))
-                    f.store(f.load(whole, index_at(before)), index_at(at.get()))
+                    f.store(f.load(index_type, index_at(before)), index_at(at.get()))
                     at.set(before)
                     go.set(f.icmp("sgt", before, 0))
                     branch.else_()
@@ -97,18 +97,20 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
                     end = f.select(full, last, i)
                     insert(
                         x,
-                        f.cast(i, whole),
+                        f.cast(i, index_type),
                         end,
                         lambda n, x=x: _is_better(f, x, f.load(type_, value_at(n)), spec),
                     )
             if spec.by_index:
                 with f.range(1, f.smin(count, size), unroll=1) as i:
-                    x, index = f.load(type_, value_at(i)), f.load(whole, index_at(i))
+                    x, index = f.load(type_, value_at(i)), f.load(index_type, index_at(i))
                     insert(
                         x,
                         index,
                         i,
-                        lambda n, index=index: f.icmp("slt", index, f.load(whole, index_at(n))),
+                        lambda n, index=index: f.icmp(
+                            "slt", index, f.load(index_type, index_at(n))
+                        ),
                     )
     f.ret(0)
     return Kernel(symbol, module.text())

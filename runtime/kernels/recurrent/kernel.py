@@ -108,7 +108,7 @@ class RecurrentKernel:
         phase, index = f.sub(f.udiv(worker, workers), 1), f.urem(worker, workers)
         # Rows are shared but in phases that are passes.
         passes = f.mul(self.time, self.spec.passes)
-        whole = f.and_(phased, f.icmp("slt", phase, passes))
+        is_pass = f.and_(phased, f.icmp("slt", phase, passes))
         lo, hi = share(f, f.mul(self.batch, directions), index, workers)
         panels, grain = self.tiles.panels, self.tiles.grain
         grains = -(-panels // grain)
@@ -118,12 +118,12 @@ class RecurrentKernel:
             def clamp_to_batch(at: Value, size: Value | int, d: Value = d) -> Value:
                 return f.smin(f.smax(f.sub(at, f.mul(d, size)), 0), size)
 
-            begin = f.select(whole, 0, clamp_to_batch(lo, self.batch))
-            end = f.select(whole, self.batch, clamp_to_batch(hi, self.batch))
+            begin = f.select(is_pass, 0, clamp_to_batch(lo, self.batch))
+            end = f.select(is_pass, self.batch, clamp_to_batch(hi, self.batch))
             first, last = (
                 f.smin(f.mul(clamp_to_batch(at, grains), grain), panels) for at in bounds
             )
-            self.panels = f.select(whole, first, 0), f.select(whole, last, panels)
+            self.panels = f.select(is_pass, first, 0), f.select(is_pass, last, panels)
             self.d, self.phased = d, phased
             with f.if_(f.and_(f.icmp("slt", begin, end), f.icmp("slt", *self.panels))):
                 self.direction(begin, end, phased, phase)
@@ -291,7 +291,7 @@ class RecurrentKernel:
     def copy(self, source: Value | None, to: Value) -> None:
         """One state; zeros without a source."""
         f, hidden, lanes = self.f, self.spec.hidden, self.lanes
-        whole = hidden // lanes * lanes
+        vector_end = hidden // lanes * lanes
 
         def move(i: Value, tail: TailMask | None) -> None:
             value = number(0.0, self.type)
@@ -299,10 +299,10 @@ class RecurrentKernel:
                 value = masked_load(f, self.type, f.at(source, i, F32), tail)
             masked_store(f, value, f.at(to, i, F32), tail)
 
-        with f.range(0, whole, lanes, unroll=1) as i:
+        with f.range(0, vector_end, lanes, unroll=1) as i:
             move(i, None)
-        if whole != hidden:
-            move(integer(whole), tail_mask(f, lanes, integer(hidden - whole)))
+        if vector_end != hidden:
+            move(integer(vector_end), tail_mask(f, lanes, integer(hidden - vector_end)))
 
     def fetch(self, rows: Sequence[SequenceStep], panel: Value, panels: int, gates: range) -> None:
         """Ask for the inputs' shares that the program reads after the products."""

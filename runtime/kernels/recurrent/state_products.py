@@ -165,16 +165,16 @@ class StateTiles:
 
                 # The shorter side waits in registers.
                 if rows <= across:
-                    held = [self._state(f, h, k) for h in states]
+                    operands = [self._state(f, h, k) for h in states]
                     for i in range(across):
                         one = weight(i)
-                        for r, state in enumerate(held):
+                        for r, state in enumerate(operands):
                             add(r, i, state, one)
                 else:
-                    held = [weight(i) for i in range(across)]
+                    operands = [weight(i) for i in range(across)]
                     for r, h in enumerate(states):
                         one = self._state(f, h, k)
-                        for i, other in enumerate(held):
+                        for i, other in enumerate(operands):
                             add(r, i, one, other)
             for r, row in enumerate(sums):
                 for i, s in enumerate(row):
@@ -212,7 +212,7 @@ class StateTiles:
         """A state, rounded, in cells, zeros behind its end."""
         f, hidden, lanes = self.f, self.spec.hidden, self.lanes
         wide = lanes * self.kr
-        whole = hidden // wide * wide
+        vector_end = hidden // wide * wide
 
         def read(first: Value, left: int) -> Value:
             if left <= 0:
@@ -225,7 +225,7 @@ class StateTiles:
             cells = neighbours(f, *halves) if self.unit else round_to_bf16(f, halves[0])
             f.store(cells, f.at(to, f.udiv(i, self.kr), I32), 4)
 
-        with f.range(0, whole, wide, unroll=1) as i:
+        with f.range(0, vector_end, wide, unroll=1) as i:
             copy(i, wide)
-        if whole < hidden:
-            copy(integer(whole), hidden - whole)
+        if vector_end < hidden:
+            copy(integer(vector_end), hidden - vector_end)

@@ -146,8 +146,8 @@ def sweep(f: Function, n: Value, lanes: int, body: Sweep, *, unrolled: bool = Fa
             body(i, [None] * UNROLL)
     if full.known is not None and n.known is not None:
         left = n.known - full.known
-        whole, rest = divmod(left, lanes)
-        tails: list[TailMask | None] = [None] * whole
+        full_vectors, rest = divmod(left, lanes)
+        tails: list[TailMask | None] = [None] * full_vectors
         tails += [tail_mask(f, lanes, integer(rest))] if rest else []
         if tails:
             body(full, tails)

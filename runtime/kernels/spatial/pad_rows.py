@@ -101,12 +101,12 @@ class PaddedRows:
         """Store what `compute` gives from an index on, for indices lo..hi."""
         f, line = self.f, self.lines[1]
         block = line.lanes * _UNROLL
-        whole = f.add(lo, f.mul(f.udiv(f.sub(hi, lo), block), block))
-        with f.range(lo, whole, block, unroll=1) as i:
+        block_end = f.add(lo, f.mul(f.udiv(f.sub(hi, lo), block), block))
+        with f.range(lo, block_end, block, unroll=1) as i:
             indices = [f.add(i, u * line.lanes) for u in range(_UNROLL)]
             for index, value in [(p, compute(p, None)) for p in indices]:
                 line.store(value, index)
-        with f.range(whole, hi, line.lanes, unroll=1) as i:
+        with f.range(block_end, hi, line.lanes, unroll=1) as i:
             left = f.sub(hi, i)
             with f.if_(f.icmp("sge", left, line.lanes)) as branch:
                 line.store(compute(i, None), i)

@@ -98,10 +98,10 @@ class _PoolKernel:
         out.begin(f.at(self.pointers[1], target, out.element), reads=False)
         data = f.at(self.pointers[0], source, line.element)
         n, block = self.sizes.value(self.spec.channels), self.lanes * _UNROLL
-        whole = f.mul(f.udiv(n, block), block)
-        with f.range(0, whole, block, unroll=1) as c:
+        block_end = f.mul(f.udiv(n, block), block)
+        with f.range(0, block_end, block, unroll=1) as c:
             self.block(data, c, [None] * _UNROLL, taps, count)
-        with f.range(whole, n, self.lanes, unroll=1) as c:
+        with f.range(block_end, n, self.lanes, unroll=1) as c:
             left = f.sub(n, c)
             with f.if_(f.icmp("sge", left, self.lanes)) as branch:
                 self.block(data, c, [None], taps, count)
@@ -129,14 +129,14 @@ class _PoolKernel:
         count: Value,
     ) -> None:
         f, spec, (line, out) = self.f, self.spec, self.lines
-        held = [f.var(self.join.start(self.lanes).type) for _ in tails]
-        for h in held:
+        accumulators = [f.var(self.join.start(self.lanes).type) for _ in tails]
+        for h in accumulators:
             h.set(self.join.start(self.lanes))
 
         def walk(axis: int, at: Value) -> None:
             if axis == self.rank:
                 line.begin(at)
-                for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
+                for u, (h, tail) in enumerate(zip(accumulators, tails, strict=True)):
                     x = line.load(f.add(channel, u * self.lanes), tail)
                     h.set(self.join(h.get(), cast(f, x, spec.data.dtype, spec.acc)))
                 return
@@ -157,7 +157,7 @@ class _PoolKernel:
         walk(0, data)
         number = f.splat(cast(f, count, DType.i64, spec.acc), self.lanes)
         kind = program_types(spec.epilogue)[0]
-        for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
+        for u, (h, tail) in enumerate(zip(accumulators, tails, strict=True)):
             (y,) = emit_program(f, spec.epilogue, [h.get(), number], lanes=self.lanes)
             y = cast(f, y, kind, spec.out.dtype)
             out.store(y, f.add(channel, u * self.lanes), tail)

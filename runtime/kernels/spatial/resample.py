@@ -120,7 +120,7 @@ class _Resample:
         f, line = self.f, self.lines[1]
         source, target = ([self.sizes.value(s) for s in o.strides] for o in self.spec.operands())
         n, block = self.sizes.value(self.spec.inner), self.lanes * _UNROLL
-        whole = f.mul(f.udiv(n, block), block)
+        block_end = f.mul(f.udiv(n, block), block)
         begin = f.add(f.mul(outer, target[0]), f.mul(i, target[1]))
         with f.range(0, self.sizes.value(self.spec.middle), unroll=1) as m:
             row = f.add(f.mul(outer, source[0]), f.mul(m, source[2]))
@@ -132,9 +132,9 @@ class _Resample:
                 for u, (y, tail) in enumerate(zip(compute(data, c, tails), tails, strict=True)):
                     line.store(y, f.add(c, u * self.lanes), tail)
 
-            with f.range(0, whole, block, unroll=1) as c:
+            with f.range(0, block_end, block, unroll=1) as c:
                 write(c, [None] * _UNROLL)
-            with f.range(whole, n, self.lanes, unroll=1) as c:
+            with f.range(block_end, n, self.lanes, unroll=1) as c:
                 left = f.sub(n, c)
                 with f.if_(f.icmp("sge", left, self.lanes)) as branch:
                     write(c, [None])
@@ -188,11 +188,11 @@ class _Resample:
         """The mean or the largest of elements first..last."""
         f, spec = self.f, self.spec
         join = Join(f, "max" if spec.rule == "max" else "sum", spec.acc)
-        held = [f.var(join.start(self.lanes).type, join.start(self.lanes)) for _ in tails]
+        accumulators = [f.var(join.start(self.lanes).type, join.start(self.lanes)) for _ in tails]
         with f.range(first, last, unroll=1) as at:
-            for h, x in zip(held, self.widen(self.loads(data, at, c, tails)), strict=True):
+            for h, x in zip(accumulators, self.widen(self.loads(data, at, c, tails)), strict=True):
                 h.set(join(h.get(), x))
-        found = [h.get() for h in held]
+        found = [h.get() for h in accumulators]
         if spec.rule == "mean":
             by = f.splat(cast(f, f.sub(last, first), DType.i64, spec.acc), self.lanes)
             found = [f.fdiv(v, by) for v in found]

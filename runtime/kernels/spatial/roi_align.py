@@ -110,9 +110,9 @@ class _Regions:
 
     def side(self, first: Value, last: Value, n: Value, bins: int, size: Size) -> _Side:
         f, spec = self.f, self.spec
-        whole = f.fsub(last, first)
-        whole = f.max_or(whole, spec.min_side) if spec.min_side else whole
-        length = f.fdiv(whole, float(bins))
+        extent = f.fsub(last, first)
+        extent = f.max_or(extent, spec.min_side) if spec.min_side else extent
+        length = f.fdiv(extent, float(bins))
         start = f.fadd(first, f.fmul(f.cast(n, F32), length))
         if spec.sampling_ratio:
             count = f.as_value(spec.sampling_ratio, I64)
@@ -129,10 +129,10 @@ class _Regions:
     def channels(self, base: Value, y: _Side, x: _Side) -> None:
         f, n = self.f, self.sizes.value(self.spec.channels)
         block = self.lanes * _UNROLL
-        whole = f.mul(f.udiv(n, block), block)
-        with f.range(0, whole, block, unroll=1) as c:
+        block_end = f.mul(f.udiv(n, block), block)
+        with f.range(0, block_end, block, unroll=1) as c:
             self.bin(base, y, x, c, [None] * _UNROLL)
-        with f.range(whole, n, self.lanes, unroll=1) as c:
+        with f.range(block_end, n, self.lanes, unroll=1) as c:
             left = f.sub(n, c)
             with f.if_(f.icmp("sge", left, self.lanes)) as branch:
                 self.bin(base, y, x, c, [None])
@@ -145,19 +145,19 @@ class _Regions:
         """Vectors of channels from c on."""
         f, most = self.f, self.spec.takes_max
         kind = vec(F32, self.lanes)
-        held = [f.var(kind, f.as_value(_LOWEST if most else 0.0, kind)) for _ in tails]
+        accumulators = [f.var(kind, f.as_value(_LOWEST if most else 0.0, kind)) for _ in tails]
         with f.range(0, y.count, unroll=1) as a:
             down = self.sample(y, a)
             with f.range(0, x.count, unroll=1) as b:
                 across = self.sample(x, b)
                 with f.if_(f.and_(down.inside, across.inside)) as branch:
-                    self.take(base, down, across, c, tails, held)
+                    self.take(base, down, across, c, tails, accumulators)
                     branch.else_()
                     if most:
-                        for h in held:
+                        for h in accumulators:
                             h.set(f.maximum(h.get(), f.as_value(0.0, kind)))
         total = f.cast(f.mul(y.count, x.count), F32)
-        for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
+        for u, (h, tail) in enumerate(zip(accumulators, tails, strict=True)):
             found = h.get() if most else f.fdiv(h.get(), f.splat(total, self.lanes))
             self.out.store(found, f.add(c, u * self.lanes), tail)
 
@@ -169,11 +169,11 @@ class _Regions:
         last = f.sub(side.size, 1)
         inside = f.and_(f.fcmp("oge", at, -1.0), f.fcmp("ole", at, f.cast(side.size, F32)))
         inside = f.and_(inside, f.icmp("sgt", side.size, 0))
-        held = f.max_or(at, 0.0)
-        low = f.smax(f.smin(self.float_to_i64(round_to(f, held, "floor")), last), 0)
+        clamped = f.max_or(at, 0.0)
+        low = f.smax(f.smin(self.float_to_i64(round_to(f, clamped, "floor")), last), 0)
         high = f.smin(f.add(low, 1), last)
         # At the last element there is not another to go to.
-        weight = f.fsub(held, f.cast(low, F32))
+        weight = f.fsub(clamped, f.cast(low, F32))
         weight = f.select(f.icmp("sge", low, last), 0.0, weight)
         return _Sample(inside, (low, high), (f.fsub(1.0, weight), weight))
 
@@ -184,7 +184,7 @@ class _Regions:
         across: _Sample,
         c: Value,
         tails: Sequence[TailMask | None],
-        held: Sequence[StackVariable],
+        accumulators: Sequence[StackVariable],
     ) -> None:
         """Add a sample's four weighted corners, or take the largest of them."""
         f, strides = self.f, self.spec.data.strides
@@ -192,7 +192,7 @@ class _Regions:
             for column, other in zip(across.positions, across.weights, strict=True):
                 by = f.splat(f.fmul(weight, other), self.lanes)
                 self.data.begin(self.at(base, strides[1:], row, column, element=F32))
-                for u, (h, tail) in enumerate(zip(held, tails, strict=True)):
+                for u, (h, tail) in enumerate(zip(accumulators, tails, strict=True)):
                     value = self.data.load(f.add(c, u * self.lanes), tail)
                     if self.spec.takes_max:
                         h.set(f.maximum(h.get(), f.fmul(value, by)))
