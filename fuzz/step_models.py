@@ -194,6 +194,35 @@ def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
     for name, shape in filters.items():
         excite.graph.initializer.append(numpy_helper.from_array(weight(*shape), name))
     yield "excite", excite
+    yield "trees", _trees()
+
+
+def _trees() -> onnx.ModelProto:
+    """Three trees of five nodes with two targets."""
+    nodes = {
+        "treeids": [t for t in range(3) for _ in range(5)],
+        "nodeids": [*range(5)] * 3,
+        "featureids": [0, 1, 0, 0, 0] * 3,
+        "modes": ["BRANCH_LEQ", "BRANCH_LT", "LEAF", "LEAF", "LEAF"] * 3,
+        "values": [0.5, 1.5, 0.0, 0.0, 0.0] * 3,
+        "truenodeids": [1, 3, 0, 0, 0] * 3,
+        "falsenodeids": [2, 4, 0, 0, 0] * 3,
+    }
+    leaves = {
+        "treeids": [t for t in range(3) for _ in range(6)],
+        "nodeids": [2, 2, 3, 3, 4, 4] * 3,
+        "ids": [0, 1] * 9,
+        "weights": [float(n) for n in range(18)],
+    }
+    made = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 18, "ai.onnx.ml" : 3]>'
+        " g (float[N,4] x) => (float[N,2] y)"
+        " { y = ai.onnx.ml.TreeEnsembleRegressor<n_targets=2>(x) }"
+    )
+    for kind, columns in (("nodes", nodes), ("target", leaves)):
+        for name, values in columns.items():
+            made.graph.node[0].attribute.append(helper.make_attribute(f"{kind}_{name}", values))
+    return made
 
 
 def models() -> list[tuple[str, onnx.ModelProto]]:

@@ -52,6 +52,7 @@ from .ops.gather_scatter_topk import (
 )
 from .ops.group_norm import lower_groups, refuse_groups
 from .ops.matmul import lower_matmul, refuse_matmul
+from .ops.ml.tree_ensemble import lower_trees, refuse_trees
 from .ops.pooling import lower_pool, refuse_pool
 from .ops.recurrent import lower_recurrent, read_ports, refuse_recurrent
 from .ops.resample_pad import (
@@ -238,6 +239,7 @@ _ENTRIES = (
     Lowerer((ops.DepthToSpace, ops.SpaceToDepth, ops.ShuffleChannels), lower_arranging),
     Lowerer((ops.Interpolate4, ops.Interpolate), lower_interpolate, (0,), refuse_interpolate),
     Lowerer((ops.Pad1, ops.Pad), lower_pad, (0,), refuse_pad),
+    Lowerer((ops.TreeEnsemble,), lower_trees, (0,), refuse_trees),
     Lowerer((ops.STFT,), lower_frames, (0,), refuse_frames),
 )
 LOWERERS: dict[type[Op], Lowerer[Any]] = {op: entry for entry in _ENTRIES for op in entry.ops}

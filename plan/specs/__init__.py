@@ -15,6 +15,7 @@ from .resample import ResampleSpec
 from .roi_align import ROIAlignSpec
 from .rows import NormSpec, ReduceSpec, SoftmaxSpec
 from .scan_topk import ScanSpec, TopKSpec
+from .tree_ensemble import TreeEnsembleSpec
 
 SPECS: tuple[type[Spec], ...] = (
     GemmSpec,
@@ -32,5 +33,6 @@ SPECS: tuple[type[Spec], ...] = (
     ScanSpec,
     TopKSpec,
     ResampleSpec,
+    TreeEnsembleSpec,
     ROIAlignSpec,
 )

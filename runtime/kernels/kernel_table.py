@@ -12,7 +12,7 @@ from ...plan.target import Target
 from . import attention, conv, gemm
 from .elementwise import kernel as elementwise
 from .emit.contract import Kernel
-from .indexing import gather, gather_scatter_nd, iota, scan_topk
+from .indexing import gather, gather_scatter_nd, iota, scan_topk, tree_ensemble
 from .recurrent import kernel as recurrent
 from .rows import norm, reduce, softmax
 from .spatial import pool, resample, roi_align
@@ -36,6 +36,7 @@ KERNELS: Final[dict[type[Spec], Generate]] = {
     specs.ScanSpec: scan_topk.scan,
     specs.SoftmaxSpec: softmax.generate,
     specs.TopKSpec: scan_topk.rank,
+    specs.TreeEnsembleSpec: tree_ensemble.generate,
 }
 
 

@@ -1,0 +1,1 @@
+"""Lowering of ai.onnx.ml operations."""
