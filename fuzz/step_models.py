@@ -194,10 +194,10 @@ def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
     for name, shape in filters.items():
         excite.graph.initializer.append(numpy_helper.from_array(weight(*shape), name))
     yield "excite", excite
-    yield "trees", _trees()
+    yield "trees", trees_model()
 
 
-def _trees() -> onnx.ModelProto:
+def trees_model() -> onnx.ModelProto:
     """Three trees of five nodes with two targets."""
     nodes = {
         "treeids": [t for t in range(3) for _ in range(5)],

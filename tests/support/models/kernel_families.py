@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from fuzz.step_models import trees_model
 from support.models.onnx_graph import OnnxGraph
 
 # By the name of an element type: ONNX's number, numpy's type.
@@ -128,6 +129,11 @@ def quantized(g: TypedGraph) -> onnx.ModelProto:
     return g.finish(integers, g.op("MatMul", x, w), exact, y, divided)
 
 
+def trees(g: TypedGraph) -> onnx.ModelProto:
+    """An ensemble of trees."""
+    return trees_model()
+
+
 GRAPHS: dict[str, Callable[[TypedGraph], onnx.ModelProto]] = {
     "products": products,
     "images": images,
@@ -135,10 +141,16 @@ GRAPHS: dict[str, Callable[[TypedGraph], onnx.ModelProto]] = {
     "recurrent": recurrent,
     "choices": choices,
     "quantized": quantized,
+    "trees": trees,
 }
-# The types and precisions that a graph is built for; recurrent kernels are of f32 only, and ONNX
-# resizes no bf16.
-TYPES = {"recurrent": ("f32",), "choices": ("f32", "f16"), "quantized": ("f32", "f16", "bf16")}
+# The types and precisions that a graph is built for; recurrent and tree kernels are of f32 only,
+# and ONNX resizes no bf16.
+TYPES = {
+    "recurrent": ("f32",),
+    "choices": ("f32", "f16"),
+    "quantized": ("f32", "f16", "bf16"),
+    "trees": ("f32",),
+}
 CASES = [(n, t, "f32") for n in GRAPHS for t in TYPES.get(n, tuple(FLOATS))]
 CASES += [(n, "f32", "bf16") for n in ("products", "images", "sequences", "recurrent")]
 
