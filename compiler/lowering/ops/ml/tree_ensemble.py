@@ -72,21 +72,34 @@ def _read_forest(graph: Graph, node: int) -> Forest | None:
     return Forest(*found)
 
 
+def _is_consistent(forest: Forest) -> bool:
+    """Whether the tables have the sizes and modes that the layout of nodes takes for granted."""
+    nodes = (forest.splits, forest.features, forest.modes, forest.missing, forest.then)
+    same = all(a.shape == forest.other.shape for a in nodes) and forest.other.ndim == 1
+    leaves = forest.leaf_targets.ndim == 2 and (
+        forest.leaf_targets.shape == forest.leaf_weights.shape
+    )
+    known = ((forest.modes >= 0) & (forest.modes < len(MODES))).all()
+    return bool(same and leaves and forest.leaf_targets.size and forest.roots.ndim == 1 and known)
+
+
 def refuse_trees(graph: Graph, node: int, op: TreeEnsemble) -> str | None:
     """Why no kernel walks these trees, or None."""
     forest = _read_forest(graph, node)
     x, weights = (graph.type(graph.input(node, port)) for port in (0, 9))
     assert isinstance(x, TensorType) and isinstance(weights, TensorType)
-    if forest is None:
-        return "trees are known at run time only"
+    if forest is None or not _is_consistent(forest):
+        return "trees are known at run time only, or their tables do not fit together"
     if weights.dtype not in (DType.f32, DType.f64) or forest.splits.dtype != (
         forest.leaf_weights.dtype
     ):
         return "splits and weights of different types"
     if not (x.dtype.is_float and x.dtype.bits in (32, 64) or x.dtype.is_int and x.dtype.bits >= 8):
         return f"no kernel compares {x.dtype}"
-    if x.shape is None or not isinstance(x.shape[1], int) or not x.shape[1]:
+    if x.shape is None or not isinstance(x.shape[1], int):
         return "the number of features is known at run time only"
+    if not 0 < x.shape[1] <= 1 << COLUMN_BITS:
+        return "no kernel compares so many features, or none"
     ignores_nan = op.aggregate in ("MIN", "MAX") and np.isnan(forest.leaf_weights).any()
     odd = (forest.missing != 0) & np.isnan(forest.splits) & (forest.modes != _NEQ)
     if ignores_nan or odd.any():

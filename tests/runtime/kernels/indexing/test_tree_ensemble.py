@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler import ops
 from irc_compiler.compiler.lowering.ops.ml.tree_ensemble import Forest, pack_forest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
@@ -202,6 +204,20 @@ def test_forged_tables_stay_inside_memory(isa: str, modes: list[int], rows: int)
         for place in ("start", "end"):
             found = run(spec, forged, [(rows, 1)], isa=isa, dims=dims, at=place, workers=2)
             assert found.status == 0
+
+
+def net_of(forest: Forest) -> irc.CompiledModel:
+    x = ops.parameter("x", ("N", COLUMNS), "f32")
+    tables = (ops.constant(table) for table in vars(forest).values())
+    return irc.compile_model(ops.model({"y": ops.apply(TreeEnsemble(1), x, *tables)}))
+
+
+def test_tables_that_do_not_fit_together_stay_in_python() -> None:
+    forest = grow(1, 3, 3, [LEQ])
+    assert "1 native (1 tree_ensemble), 0 in Python" in net_of(forest).report()
+    modes = forest.modes + 9
+    for change in ({"modes": modes}, {"modes": modes[:-1]}, {"missing": forest.missing[:0]}):
+        assert "1 in Python" in net_of(replace(forest, **change)).report()
 
 
 @pytest.mark.parametrize(
