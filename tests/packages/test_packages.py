@@ -49,6 +49,10 @@ PACKAGES = {
     "basic-pitch": Package("basic_pitch_notes.py", ("--no-deps", "basic-pitch")),
     "faster-whisper": Package("faster_whisper_vad.py", ("faster-whisper",)),
     "swift-f0": Package("swift_f0_pitch.py", ("swift-f0",)),
+    "skl2onnx": Package(
+        "sklearn_forests.py",
+        ("scikit-learn", "skl2onnx", "xgboost-cpu", "lightgbm", "onnxmltools"),
+    ),
 }
 ENGINE = "import runpy, sys; {}runpy.run_path(sys.argv[1], run_name='__main__')"
 WITH_IRC = "from irc_compiler.compat import install; install('onnxruntime'); "

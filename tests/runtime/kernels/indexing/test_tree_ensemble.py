@@ -95,6 +95,7 @@ def check(forest: Forest, op: TreeEnsemble, x: np.ndarray, isa: str, comparison:
         assert same_bits(found.outs[0], wanted), (dynamic, workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("modes", "missing", "comparison"),
@@ -115,6 +116,7 @@ def test_modes(isa: str, modes: list[int], missing: tuple[int, ...], comparison:
         check(forest, TreeEnsemble(1), rows_of(rows, np.float32), isa, comparison)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -144,6 +146,7 @@ def test_depths_and_row_blocks(isa: str) -> None:
     check(grow(1, 17, 5, [LEQ]), TreeEnsemble(1), rows_of(0, np.float32), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("split", "mode"), [(s, m) for s in (np.inf, -np.inf, np.nan, 0.0, -0.0) for m in range(6)]
@@ -186,6 +189,7 @@ def test_shared_nodes_are_copied() -> None:
     assert pack_forest(forest, TreeEnsemble(1)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("modes", [[LEQ], [LT, GTE], [EQ]], ids=["less", "missing", "outcome"])
 @pytest.mark.parametrize("rows", [3, 16])
