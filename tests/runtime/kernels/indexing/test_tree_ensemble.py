@@ -136,6 +136,7 @@ def test_leaves_that_name_some_of_the_targets(aggregate: str) -> None:
     check(forest, TreeEnsemble(4, aggregate), rows_of(19, np.float32), ISAS[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_depths_and_row_blocks(isa: str) -> None:
     """Trees that are leaves, shorter than the steps between two tests, and longer; two blocks."""
