@@ -116,6 +116,19 @@ class TokenCache:
         """Keys and values [rows, heads, columns, size] per variable, valid up to the next run."""
         return self._request.state_views()
 
+    def copy(self, start: int, stop: int) -> list[npt.NDArray[Any]]:
+        """Keys and values [heads, columns, size] per variable of columns of the first row."""
+        return [v[0, :, start:stop].copy() for v in self.state_views()]
+
+    def restore(self, parts: Sequence[Sequence[npt.NDArray[Any]]]) -> None:
+        """Fill an empty cache of one row with copies of such columns, part behind part."""
+        ends = np.cumsum([part[0].shape[1] for part in parts])
+        views = self._request.renew_state({0: 1, 2: int(ends[-1])})
+        for part, end in zip(parts, ends.tolist(), strict=True):
+            for target, source in zip(views, part, strict=True):
+                target[0, :, end - source.shape[1] : end] = source
+        self.mask = np.ones((1, int(ends[-1])), np.int64)
+
     def select(self, rows: Sequence[int]) -> None:
         """The rows of the cache from the next run on: row i continues what was row rows[i]."""
         self._order = self._order[list(rows)]

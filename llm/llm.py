@@ -132,6 +132,7 @@ class LLM:
         max_rows: int = 8,
         queue_size: int = 128,
         prefill_chunk: int = 128,
+        prefix_cache_bytes: int = 256 << 20,
         on_step: Callable[[int, float], None] | None = None,
     ) -> GenerationEngine:
         """Continuous batching for requests of several threads or tasks (batching/engine.py)."""
@@ -146,6 +147,7 @@ class LLM:
             max_rows=max_rows,
             queue_size=queue_size,
             prefill_chunk=prefill_chunk,
+            prefix_cache_bytes=prefix_cache_bytes,
             on_step=on_step,
         )
 

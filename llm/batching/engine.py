@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from .generation_task import (
     RequestCancelledError,
     RequestExpiredError,
 )
+from .prefix_cache import PrefixCache
 from .row_pool import RowPool, Rows, SeparateRows
 
 
@@ -35,7 +37,8 @@ from .row_pool import RowPool, Rows, SeparateRows
 class EngineStats:
     """Counts of an engine. waiting, running: requests now; finished, failed: requests so far;
     steps: runs of the batch; step_rows: rows of all of them; prompt_tokens: tokens of prompts that
-    were read; cache_bytes: keys and values of the rows."""
+    were read; cached_tokens: those that were found in the prefix cache; cache_bytes: keys and
+    values of the rows; prefix_bytes: of the prefix cache."""
 
     waiting: int = 0
     running: int = 0
@@ -44,7 +47,9 @@ class EngineStats:
     steps: int = 0
     step_rows: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     cache_bytes: int = 0
+    prefix_bytes: int = 0
 
 
 @dataclass
@@ -62,8 +67,9 @@ class GenerationEngine:
     have masked columns between their tokens; without it each row takes a run of its own.
     max_rows: requests that run at the same time; their caches hold at most max_rows times the
     model's context. queue_size: requests that wait for a row; one more is refused. prefill_chunk:
-    positions of a prompt that are read between two steps. on_step: called in the engine's thread
-    behind each step with its rows and seconds.
+    positions of a prompt that are read between two steps. prefix_cache_bytes: of keys and values
+    that are kept of prompts and texts, for requests that begin alike; 0 for none. on_step: called
+    in the engine's thread behind each step with its rows and seconds.
     """
 
     def __init__(
@@ -76,12 +82,17 @@ class GenerationEngine:
         max_rows: int,
         queue_size: int,
         prefill_chunk: int,
+        prefix_cache_bytes: int = 0,
         on_step: Callable[[int, float], None] | None = None,
     ) -> None:
         given = {"max_rows": max_rows, "queue_size": queue_size, "prefill_chunk": prefill_chunk}
         for name, value in given.items():
             if type(value) is not int or not 1 <= value <= 1 << 20:
                 raise UsageError(f"{name} is out of range", got=value, expected="an integer from 1")
+        if type(prefix_cache_bytes) is not int or prefix_cache_bytes < 0:
+            what = "prefix_cache_bytes is out of range"
+            raise UsageError(what, got=prefix_cache_bytes, expected="bytes, an integer from 0")
+        self._prefixes = PrefixCache(prefix_cache_bytes)
         self._decoder, self._settings, self._encode_prompt = decoder, settings, encode
         self._max_rows, self._queue_size = max_rows, queue_size
         self._chunk, self._on_step = prefill_chunk, on_step
@@ -89,7 +100,8 @@ class GenerationEngine:
         self._prefill: _Prefill | None = None
         self._running: list[GenerationTask] = []
         self._rows: Rows = RowPool(decoder) if takes_gaps else SeparateRows()
-        self._finished = self._failed = self._steps = self._step_rows = self._prompt_tokens = 0
+        self._finished = self._failed = self._steps = self._step_rows = 0
+        self._prompt_tokens = self._cached_tokens = 0
         self._changed = threading.Condition()
         self._closing = self._draining = False
         self._thread = threading.Thread(target=self._run, name="irc-generation", daemon=True)
@@ -150,7 +162,9 @@ class GenerationEngine:
                 steps=self._steps,
                 step_rows=self._step_rows,
                 prompt_tokens=self._prompt_tokens,
+                cached_tokens=self._cached_tokens,
                 cache_bytes=sum(task.cache_bytes for task in self._running),
+                prefix_bytes=self._prefixes.nbytes,
             )
 
     def close(self, *, drain: bool = False) -> None:
@@ -211,7 +225,8 @@ class GenerationEngine:
 
     def _list_all(self) -> list[GenerationTask]:
         reading = [] if self._prefill is None else [self._prefill.task]
-        return [*self._waiting, *reading, *self._running]
+        with self._changed:
+            return [*self._waiting, *reading, *self._running]
 
     def _remove_ended(self) -> None:
         """Fail the requests that were cancelled or have expired, and free their places."""
@@ -238,13 +253,18 @@ class GenerationEngine:
     def _read_prompt(self) -> None:
         """Read a chunk of a prompt; behind its last one the request joins the rows."""
         if self._prefill is None:
+            if not self._waiting or len(self._running) >= self._max_rows:
+                return
+            cache = self._decoder.start()
             with self._changed:
-                if not self._waiting or len(self._running) >= self._max_rows:
-                    return
                 task = self._waiting.popleft()
                 task.queue_seconds = time.perf_counter() - task.submitted
-                self._prefill = _Prefill(task, self._decoder.start())
+                self._prefill = _Prefill(task, cache)
             task.clock.begin()
+            if parts := self._prefixes.find(task.prompt):
+                self._prefill.cache.restore(parts)
+                task.clock.cached = self._prefill.cache.columns
+                self._cached_tokens += task.clock.cached
         task, cache = self._prefill.task, self._prefill.cache
         chunk = task.prompt[cache.columns : cache.columns + self._chunk]
         logits = cache.read(np.array([chunk], np.int64))[0, -1]
@@ -255,6 +275,7 @@ class GenerationEngine:
         task.clock.count_prefill()
         task.clock.begin()
         task.cache_bytes = cache.nbytes
+        self._prefixes.add(task.prompt, cache.copy)
         self._advance(task, logits)
         if not task.is_done:
             self._rows.join(cache)
@@ -273,6 +294,7 @@ class GenerationEngine:
         logits = self._rows.step([task.row.tokens[-1] for task in self._running])
         if self._on_step is not None:
             self._on_step(len(self._running), time.perf_counter() - start)
+        reads = [len(task.prompt) + len(task.row.tokens) for task in self._running]
         self._steps += 1
         self._step_rows += len(self._running)
         share = self._rows.nbytes // len(self._running)
@@ -281,6 +303,10 @@ class GenerationEngine:
             task.clock.begin()
             task.cache_bytes = share
             self._advance(task, row)
+        for n, task in enumerate(self._running):
+            if task.is_done:  # the token that was chosen last was not read
+                known = [*task.prompt, *task.row.tokens][: reads[n]]
+                self._prefixes.add(known, partial(self._rows.copy_row, n))
         self._keep_unfinished()
 
     def _advance(self, task: GenerationTask, logits: Floats) -> None:

@@ -40,6 +40,11 @@ class Rows(Protocol):
         """Append a token to each row. Returns logits f32 [rows, V]."""
         ...
 
+    def copy_row(self, row: int, start: int, stop: int) -> list[Array]:
+        """Keys and values [heads, tokens, size] per variable of a row's tokens from start to stop,
+        which are in one block. The row has taken a step."""
+        ...
+
     @property
     def nbytes(self) -> int:
         """Bytes of keys and values."""
@@ -125,14 +130,11 @@ class RowPool:
         return logits
 
     def copy_row(self, row: int, start: int, stop: int) -> list[Array]:
-        """Keys and values of tokens start to stop, one block at most: [heads, tokens, size] per
-        variable."""
+        """Keys and values of tokens of a row that has taken a step."""
         found = self._rows[row]
         shift = 0 if stop <= found.full else found.rest.start - found.full
-        cache = self._joining.get(row)
-        views = self._request.state_views() if cache is None else cache.state_views()
-        number = self._stored[row] if cache is None else 0
-        return [v[number, :, start + shift : stop + shift].copy() for v in views]
+        at, views = self._stored[row], self._request.state_views()
+        return [v[at, :, start + shift : stop + shift].copy() for v in views]
 
     def _lay_out(self) -> None:
         """Give every row its columns for the next step."""
@@ -195,3 +197,7 @@ class SeparateRows:
         """Append a token to each row. Where a run fails, the rows before it have their token."""
         pairs = zip(self._caches, tokens, strict=True)
         return np.concatenate([c.read(np.array([[t]], np.int64))[:, -1] for c, t in pairs])
+
+    def copy_row(self, row: int, start: int, stop: int) -> list[Array]:
+        """Keys and values of tokens of a row."""
+        return self._caches[row].copy(start, stop)
