@@ -12,6 +12,7 @@ import numpy as np
 from ..ir.errors import UsageError
 from .constraint import make_constraint
 from .decoder import TokenCache
+from .prompt_lookup import guess_tokens
 from .result import FinishReason, Generation, GenerationStats, TextPiece
 from .sampling import GenerationOptions, Sampler, TokenLogprob
 from .stop_strings import StopMatcher
@@ -83,6 +84,10 @@ class TextRow:
             self.finish_reason = "length"
             text += self._flush()
         return self._emit(text, token, logprob)
+
+    def count_room(self, most: int) -> int:
+        """Tokens that may follow the next one, `most` at most."""
+        return max(0, min(most, self._limit - len(self.tokens) - 1))
 
     def _flush(self) -> str:
         text = self._stops.feed(self._decode.flush())
@@ -210,7 +215,7 @@ class StreamedText:
         settings.require_room(prompt)
         self._cache, self._settings, self._prompt = cache, settings, list(prompt)
         self._row = TextRow(settings, options, prompt)
-        self._clock = Clock()
+        self._clock, self._lookup = Clock(), options.lookup
         self.tokens_read = list(known)
 
     @property
@@ -221,6 +226,12 @@ class StreamedText:
         )
         return self._row.finish(stats)
 
+    def finish(self) -> Generation:
+        """Generate the rest, and return the whole text."""
+        for _ in self:
+            pass
+        return self.result
+
     def __iter__(self) -> Iterator[TextPiece]:
         clock, row = self._clock, self._row
         # The last token of the prompt is read in any case: its logits choose the first token.
@@ -229,21 +240,41 @@ class StreamedText:
         del self.tokens_read[shared:]
         clock.cached = shared
         clock.begin()
-        logits = self._read(self._prompt[shared:])
-        piece = row.step(logits)
+        piece = row.step(self._read(self._prompt[shared:])[0])
         clock.count_prefill()
         yield piece
         while row.finish_reason is None:
             clock.begin()
-            logits = self._read(row.tokens[-1:])
-            piece = row.step(logits)
-            clock.count_step(1)
-            yield piece
+            pieces = self._step()
+            clock.count_step(len(pieces))
+            yield from pieces
 
-    def _read(self, tokens: Sequence[int]) -> Any:
+    def _step(self) -> list[TextPiece]:
+        """Read the last token and the guesses behind it in one run. Each token is chosen from the
+        logits that it has without guesses; a wrong guess, and what follows it, is forgotten."""
+        row, cache = self._row, self._cache
+        guesses = self._guess()
+        every = self._read([row.tokens[-1], *guesses], every=bool(guesses))
+        pieces = [row.step(every[0])]
+        for guess, logits in zip(guesses, every[1:], strict=True):
+            if row.finish_reason is not None or row.tokens[-1] != guess:
+                break
+            pieces.append(row.step(logits))
+        wrong = len(guesses) - (len(pieces) - 1)
+        if wrong:
+            cache.trim(cache.columns - wrong)
+            del self.tokens_read[cache.columns :]
+        return pieces
+
+    def _guess(self) -> list[int]:
+        count = self._row.count_room(self._lookup) if self._lookup else 0
+        return guess_tokens([*self._prompt, *self._row.tokens], count) if count else []
+
+    def _read(self, tokens: Sequence[int], *, every: bool = False) -> Any:
+        """Logits f32 [1, V] behind the last token, or [tokens, V] behind each."""
         before = self._cache.columns
         try:
-            return self._cache.read(np.array([tokens], np.int64))[0, -1]
+            return self._cache.read(np.array([tokens], np.int64), every=every)[0]
         finally:
             self.tokens_read += tokens[: self._cache.columns - before]
 

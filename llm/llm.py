@@ -198,6 +198,9 @@ class LLM:
                 search_beams(self.decoder.start(), self.settings, prompt, options)
                 for prompt in prompts
             ]
+        if options.lookup:  # rows of a batch would accept different numbers of tokens
+            streams = [self.start_stream(prompt, options) for prompt in prompts]
+            return [stream.finish() for stream in streams]
         cache = self.decoder.start(len(prompts))
         return generate_rows(cache, self.settings, prompts, options)
 

@@ -36,7 +36,8 @@ class GenerationOptions:
     to give with their log-probabilities per position, None for none. ignore_eos: generate on after
     an end token. json_schema: a JSON schema (a mapping, or its text) that the text fulfils; or
     grammar: one in Lark's form that it follows (extra `constrain`). A text that max_tokens cuts is
-    the beginning of one that does.
+    the beginning of one that does. lookup: tokens to guess from an earlier equal passage of prompt
+    and text, and to read in one run with the last token; the text is the same as without.
     """
 
     max_tokens: int = 256
@@ -52,6 +53,7 @@ class GenerationOptions:
     ignore_eos: bool = False
     json_schema: str | Mapping[str, Any] | None = None
     grammar: str | None = None
+    lookup: int = 0
 
     def __post_init__(self) -> None:
         stops = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -61,6 +63,7 @@ class GenerationOptions:
         _require_integer("max_tokens", self.max_tokens, 1, 1 << 31)
         _require_integer("top_k", self.top_k, 0, 1 << 31)
         _require_integer("num_beams", self.num_beams, 1, 64)
+        _require_integer("lookup", self.lookup, 0, 64)
         if self.seed is not None:
             _require_integer("seed", self.seed, 0, 1 << 63)
         if self.logprobs is not None:

@@ -115,7 +115,8 @@ class GenerationEngine:
         timeout: float | None = None,
         **named: Any,
     ) -> GenerationTask:
-        """Add a request; its options are those of `LLM.generate`.
+        """Add a request; its options are those of `LLM.generate` (`lookup` is not used: a step has
+        one token of each row).
 
         prompt: a text, messages, or tokens. timeout: seconds until the text must have ended, after
         which the request fails with RequestExpiredError. QueueFullError at once where the queue is
