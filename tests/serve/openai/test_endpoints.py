@@ -165,24 +165,8 @@ def find(server: Server, name: str) -> Any:
     return server.running.engine.registry.find(name)
 
 
-def test_a_client_that_goes_away_frees_its_row(client: Any, server: Server) -> None:
-    given = {"model": "narrow", "prompt": "x", "max_tokens": 90_000}
-    given["extra_body"] = {"min_p": 0.0}
-    engine = find(server, "narrow").engine
-    failed = engine.stats().failed
-    with client.completions.create(**given, stream=True, temperature=2) as stream:
-        next(iter(stream))
-        assert engine.stats().running == 1
-    wait_until(lambda: engine.stats().running == 0)
-    assert engine.stats().failed >= failed
-    with pytest.raises(openai.APITimeoutError):
-        client.with_options(timeout=0.2).chat.completions.create(
-            model="narrow", messages=[{"role": "user", "content": "y"}], temperature=0
-        )
-    wait_until(lambda: engine.stats().running == 0)
-
-
-def test_overload_is_answered_at_once(server: Server, client: Any, monkeypatch: Any) -> None:
+def hold_steps(monkeypatch: Any) -> threading.Event:
+    """Steps wait for the event."""
     from irc_compiler.llm.batching.row_pool import RowPool
 
     go, step = threading.Event(), RowPool.step
@@ -192,6 +176,33 @@ def test_overload_is_answered_at_once(server: Server, client: Any, monkeypatch: 
         return step(self, tokens)
 
     monkeypatch.setattr(RowPool, "step", held)
+    return go
+
+
+def test_a_client_that_goes_away_frees_its_row(
+    client: Any, server: Server, monkeypatch: Any
+) -> None:
+    go = hold_steps(monkeypatch)
+    given = {"model": "narrow", "prompt": "x", "max_tokens": 90_000, "temperature": 0}
+    engine = find(server, "narrow").engine
+    for stream in (True, False):
+        go.clear()
+        failed = engine.stats().failed
+        if stream:
+            with client.completions.create(**given, stream=True):
+                wait_until(lambda: engine.stats().running == 1)
+        else:
+            with pytest.raises(openai.APITimeoutError):
+                client.with_options(timeout=0.5).completions.create(**given)
+        task = engine._running[0]
+        wait_until(lambda: task.is_cancelled)  # noqa: B023
+        go.set()
+        wait_until(lambda: engine.stats().failed > failed)  # noqa: B023
+        wait_until(lambda: engine.stats().running == 0)
+
+
+def test_overload_is_answered_at_once(server: Server, client: Any, monkeypatch: Any) -> None:
+    go = hold_steps(monkeypatch)
     engine = find(server, "narrow").engine
     given = {"model": "narrow", "max_tokens": 3, "temperature": 0}
     threads = []
