@@ -1,4 +1,4 @@
-"""Choose the schedule of a product: a function of (GemmSpec, Target).
+"""Choose the register tile and the blocks of a product: a function of (GemmSpec, Target).
 
 The loops are those of Goto and van de Geijn ("Anatomy of High-Performance Matrix Multiplication",
 ACM TOMS 34(3), 2008), refined by BLIS (Van Zee and van de Geijn, ACM TOMS 41(3), 2015); sizes are

@@ -14,7 +14,6 @@ from .....ir.graph import Graph, Value
 from .....ir.op import Array
 from .....ir.ops import Constant, TreeEnsemble
 from .....ir.ops.ml.tree_ensemble import MODES
-from .....ir.types import TensorType
 from .....plan.specs.tree_ensemble import (
     COLUMN_BITS,
     MAX_DEPTH,
@@ -86,8 +85,7 @@ def _is_consistent(forest: Forest) -> bool:
 def refuse_trees(graph: Graph, node: int, op: TreeEnsemble) -> str | None:
     """Why no kernel walks these trees, or None."""
     forest = _read_forest(graph, node)
-    x, weights = (graph.type(graph.input(node, port)) for port in (0, 9))
-    assert isinstance(x, TensorType) and isinstance(weights, TensorType)
+    x, weights = (graph.tensor(graph.input(node, port)) for port in (0, 9))
     if forest is None or not _is_consistent(forest):
         return "trees are known at run time only, or their tables do not fit together"
     if weights.dtype not in (DType.f32, DType.f64) or forest.splits.dtype != (
