@@ -79,7 +79,7 @@ class LLM:
         options: GenerationOptions | None = None,
         **named: Any,
     ) -> Any:
-        """Continue a text as it stands, or answer messages (mappings of `role` and `content`)
+        """Continue a text as it is, or answer messages (mappings of `role` and `content`)
         through the model's chat template. A list of prompts is one batch.
 
         options: or the fields of GenerationOptions by name (max_tokens=, temperature=, top_k=,

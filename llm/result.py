@@ -47,7 +47,7 @@ class Generation:
 
     tokens: what was generated, without the end token. finish_reason: "stop" behind an end token or
     a stop string, "length" where max_tokens or the model's context ended it. logprobs: per token,
-    where they were asked for.
+    where they were requested.
     """
 
     text: str

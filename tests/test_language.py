@@ -40,6 +40,8 @@ BANNED = {
     r"(lie|lies|lain) (in|on|at|behind|before|where|there|next)": "is stored at, is located",
     r"(settle|settles|settled|settling)": "resolve, determine",
     r"beside": "next to, in addition to",
+    r"(stand|stands|stood) (for|on|in|at|before|behind|between|alone|twice|once)": "is, denotes",
+    r"(speak|speaks) (of|against)": "name, refuse",
     r"had better": "should",
 }
 
@@ -68,7 +70,7 @@ def test_patterns_match_what_they_ban() -> None:
     """Each pattern still finds an example of its phrase."""
     examples = "is no|handed on|gang|of run time|whole numbers|nobody|told|door|spelled"
     examples += "|halves of bytes|judge|rival|what is left|hangs on|lets pass|lies in|settled"
-    examples += "|beside|had better"
+    examples += "|beside|had better|stands for|speaks of"
     for example in examples.split("|"):
         assert any(re.fullmatch(phrase, example) for phrase in BANNED), example
 

@@ -31,7 +31,7 @@ _MOVES = frozenset(["input", "select"])
 def decide_denormals(plan: Plan, weights: Mapping[int, Array], options: Options) -> Denormals:
     """What the option says; for "auto" what follows from the plan's constants."""
     if options.denormals != "auto":
-        return Denormals(options.denormals == "flush", "as asked for")
+        return Denormals(options.denormals == "flush", "as requested")
     for region in plan.all_regions():
         for step in region.steps:
             if isinstance(step, KernelStep):
@@ -61,7 +61,7 @@ def _read_constants(
             continue
         constant = constants[made.index]
         value = weights[constant.source]
-        # Of the constants of a product only those that stand for one number.
+        # Of the constants of a product only those of one number.
         if constant.layout is None and (elementwise or _is_uniform(value)):
             yield value
 

@@ -66,29 +66,29 @@ def build_plan(schedule: Schedule, builder: PlanBuilder) -> Plan:
     )
 
 
-def build_region(low: RegionLowering, region: RegionSchedule, home: dict[int, int]) -> Region:
+def build_region(lowering: RegionLowering, region: RegionSchedule, home: dict[int, int]) -> Region:
     """Build one region. home: the region of each node of the graph."""
-    plan, interface = low.plan, low.schedule.interface
+    plan, interface = lowering.plan, lowering.schedule.interface
     for value in region.constants:
-        plan.fill_slot(low.schedule, value)
+        plan.fill_slot(lowering.schedule, value)
     for index, (value, _) in enumerate(region.outputs):
-        dtype, name = low.tensor(value).dtype, low.name(value.node)
-        low.placed[value] = low.region.output(index, dtype, low.shape(value), name)
-    propagate_output_buffers(low, region.members, home)
+        dtype, name = lowering.tensor(value).dtype, lowering.name(value.node)
+        lowering.placed[value] = lowering.region.output(index, dtype, lowering.shape(value), name)
+    propagate_output_buffers(lowering, region.members, home)
     for node in region.nodes:
-        if low.schedule.roles[node].native:
-            lower_native(low, node)
+        if lowering.schedule.roles[node].native:
+            lower_native(lowering, node)
         else:
-            lower_host(low, node)
+            lower_host(lowering, node)
     for index, (value, _) in enumerate(region.copies, len(region.outputs)):
-        copy_to_output(low, value, index)
-    terminal = None if region.end is None else lower_terminal(low, region, region.end)
+        copy_to_output(lowering, value, index)
+    terminal = None if region.end is None else lower_terminal(lowering, region, region.end)
     plan.slot_symbols.update(interface.slot_order, region.known_slots, interface.types)
-    checks = size_checks(low, region.nodes, first=region.first)
-    symbols = symbol_sources(low)
-    buffers, steps, dims = low.region.finish()
+    checks = size_checks(lowering, region.nodes, first=region.first)
+    symbols = symbol_sources(lowering)
+    buffers, steps, dims = lowering.region.finish()
     return Region(
-        tuple(low.inputs),
+        tuple(lowering.inputs),
         tuple(slot for _, slot in (*region.outputs, *region.copies)),
         symbols,
         dims,
@@ -100,59 +100,65 @@ def build_region(low: RegionLowering, region: RegionSchedule, home: dict[int, in
     )
 
 
-def lower_host(low: RegionLowering, node: int) -> None:
+def lower_host(lowering: RegionLowering, node: int) -> None:
     """A step that Python evaluates, on whole contiguous buffers."""
     inputs: list[int | None] = []
-    for value in low.graph.inputs(node):
+    for value in lowering.graph.inputs(node):
         if value is None:
             inputs.append(None)
             continue
-        view = low.view(value)
-        whole = low.region.whole_buffer(view)
+        view = lowering.view(value)
+        whole = lowering.region.whole_buffer(view)
         if whole is None:
-            copied = low.region.allocate(view.dtype, view.shape, low.name(value.node))
-            low.copy(view, copied, low.name(value.node), low.sources(node))
+            copied = lowering.region.allocate(view.dtype, view.shape, lowering.name(value.node))
+            lowering.copy(view, copied, lowering.name(value.node), lowering.sources(node))
             whole = copied.buffer
         inputs.append(whole)
     outputs: list[int] = []
     moves: list[tuple[View, View]] = []
-    for value in low.graph.values(node):
-        out = low.result(value)
-        whole = low.region.whole_buffer(out)
+    for value in lowering.graph.values(node):
+        out = lowering.result(value)
+        whole = lowering.region.whole_buffer(out)
         if whole is None:
-            fresh = low.region.allocate(out.dtype, out.shape, low.name(node))
+            fresh = lowering.region.allocate(out.dtype, out.shape, lowering.name(node))
             moves.append((fresh, out))
             whole = fresh.buffer
         outputs.append(whole)
-    name, sources, reason = low.name(node), low.sources(node), low.schedule.roles[node].reason
-    low.region.host(low.graph.op(node), inputs, outputs, name, reason, sources)
+    name, sources, reason = (
+        lowering.name(node),
+        lowering.sources(node),
+        lowering.schedule.roles[node].reason,
+    )
+    lowering.region.host(lowering.graph.op(node), inputs, outputs, name, reason, sources)
     for fresh, out in moves:
-        low.copy(fresh, out, name, sources)
+        lowering.copy(fresh, out, name, sources)
 
 
-def lower_terminal(low: RegionLowering, region: RegionSchedule, node: int) -> Terminal:
+def lower_terminal(lowering: RegionLowering, region: RegionSchedule, node: int) -> Terminal:
     """The operation at a region's end, on slots."""
     for value in region.terminal_constants:
-        low.plan.fill_slot(low.schedule, value)
-    op, slot_of = low.graph.op(node), low.schedule.interface.slot_of
-    slots = tuple(None if v is None else slot_of[v] for v in low.graph.inputs(node))
-    outs = tuple(slot_of[v] for v in low.graph.values(node))
+        lowering.plan.fill_slot(lowering.schedule, value)
+    op, slot_of = lowering.graph.op(node), lowering.schedule.interface.slot_of
+    slots = tuple(None if v is None else slot_of[v] for v in lowering.graph.inputs(node))
+    outs = tuple(slot_of[v] for v in lowering.graph.values(node))
     bodies = tuple(
-        build_plan(body, low.plan.for_body())
-        for body in low.schedule.bodies.get(node, ())
+        build_plan(body, lowering.plan.for_body())
+        for body in lowering.schedule.bodies.get(node, ())
         if body is not None
     )
-    return Terminal(op, slots, outs, low.name(node), low.schedule.roles[node].reason, bodies)
+    return Terminal(
+        op, slots, outs, lowering.name(node), lowering.schedule.roles[node].reason, bodies
+    )
 
 
-def copy_to_output(low: RegionLowering, value: Value, index: int) -> None:
+def copy_to_output(lowering: RegionLowering, value: Value, index: int) -> None:
     """Copy a value (an input, a constant, or one delivered already) into a region output."""
-    dtype, name = low.tensor(value).dtype, low.name(value.node)
-    source = low.view(value)
-    out = low.region.output(index, dtype, low.shape(value), name)
+    dtype, name = lowering.tensor(value).dtype, lowering.name(value.node)
+    source = lowering.view(value)
+    out = lowering.region.output(index, dtype, lowering.shape(value), name)
     if dtype in NATIVE:
-        low.copy(source, out, name, ())
+        lowering.copy(source, out, name, ())
         return
-    whole = low.region.whole_buffer(source)
+    whole = lowering.region.whole_buffer(source)
     assert whole is not None
-    low.region.host(Identity(), [whole], [out.buffer], name, f"copy of {dtype}")
+    lowering.region.host(Identity(), [whole], [out.buffer], name, f"copy of {dtype}")

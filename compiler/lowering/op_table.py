@@ -82,7 +82,7 @@ Refuse = Callable[[Graph, int, Op], str | None]
 
 
 def always_lowerable(graph: Graph, node: int, op: Op) -> str | None:
-    """Nothing speaks against a kernel."""
+    """No reason to refuse: a kernel exists."""
     return None
 
 
@@ -91,7 +91,7 @@ class Lowerer(Generic[OpT]):
     """How nodes of the classes `ops` are lowered: each function gets the node's operation, typed.
 
     data: the ports read at run time (None: all); the rest is known at compile time. `ports` says it
-    node by node, where nothing speaks against a kernel.
+    node by node, where a kernel is not refused.
     """
 
     ops: tuple[type[OpT], ...]
@@ -140,12 +140,12 @@ def _refuse_reduce(graph: Graph, node: int, op: Reduction) -> str | None:
 
 
 def _lower_gather(
-    low: RegionLowering, node: int, op: ops.Gather1 | ops.Gather7 | ops.Gather
+    lowering: RegionLowering, node: int, op: ops.Gather1 | ops.Gather7 | ops.Gather
 ) -> None:
     if isinstance(op, ops.Gather1) or op.batch_dims == 0:
-        lower_gather(low, node, op)
+        lower_gather(lowering, node, op)
     else:
-        lower_batched_gather(low, node, op)
+        lower_batched_gather(lowering, node, op)
 
 
 def _refuse_broadcast(graph: Graph, node: int, op: ops.Broadcast1 | ops.Broadcast) -> str | None:
@@ -171,7 +171,7 @@ def _refuse_dequantize(graph: Graph, node: int, op: Op) -> str | None:
     return None if is_read_compressed(graph, node) else "no product reads the integers"
 
 
-def _lower_nothing(low: RegionLowering, node: int, op: Op) -> None:
+def _lower_nothing(lowering: RegionLowering, node: int, op: Op) -> None:
     """What its readers compute themselves."""
 
 
@@ -258,13 +258,13 @@ def _entry_of(op: Op) -> Lowerer[Any] | None:
     return LOWERERS.get(type(op)) or next(families, None)
 
 
-def lower_node(low: RegionLowering, node: int) -> None:
+def lower_node(lowering: RegionLowering, node: int) -> None:
     """Add the steps of a native node without bodies."""
-    op = low.graph.op(node)
-    entry = _KNOWN if is_known_sizes(low.graph, node) else _entry_of(op)
+    op = lowering.graph.op(node)
+    entry = _KNOWN if is_known_sizes(lowering.graph, node) else _entry_of(op)
     if entry is None:
         raise VerificationError("a node without a kernel is lowered", got=op.kind)
-    entry.lower(low, node, op)
+    entry.lower(lowering, node, op)
 
 
 def lowerer_of(graph: Graph, node: int) -> Lowerer[Any] | str:

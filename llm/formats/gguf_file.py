@@ -1,7 +1,7 @@
 """Headers of GGUF files: metadata and the table of tensors, checked before anything is allocated.
 
 Format: version 2 and 3, little-endian (docs/gguf.md of ggml). A header's counts and lengths are
-compared with the bytes that the file has before they are used, so a file cannot ask for more memory
+compared with the bytes that the file has before they are used, so a file cannot request more memory
 than a small multiple of its own size.
 """
 
@@ -158,7 +158,7 @@ def _read_header(c: _Cursor, file: GgufFile) -> None:
     for _ in range(entries):
         key = c.text("a metadata key", _MAX_NAME_BYTES)
         if key in file.metadata:
-            raise c.fail("a metadata key stands twice", key[:80])
+            raise c.fail("a metadata key occurs twice", key[:80])
         file.metadata[key] = _read_value(c, c.unpack("<I", "a metadata type"), key)
     records = [_read_record(c) for _ in range(tensors)]
     align = file.metadata.get("general.alignment", 32)

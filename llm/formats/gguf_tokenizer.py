@@ -224,7 +224,7 @@ def _add_special(library: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequ
         others = np.flatnonzero(types == _USER_DEFINED).tolist()
         library.add_tokens([AddedToken(tokens[i], normalized=False) for i in others if tokens[i]])
     if library.get_vocab_size(with_added_tokens=True) > len(tokens):
-        raise metadata.fail("tokenizer.ggml.tokens", "a token that stands twice", "distinct tokens")
+        raise metadata.fail("tokenizer.ggml.tokens", "a token that occurs twice", "distinct tokens")
     pieces = metadata.text("tokenizer.ggml.model") == "llama"
     whole_words = metadata.text("tokenizer.ggml.pre", "") in _WHOLE_WORDS
     around = ["$A"]

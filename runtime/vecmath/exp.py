@@ -113,7 +113,7 @@ def _scalef(f: Function, y: Value, n: Value) -> Value:
 def sigmoid(f: Function, x: Value) -> Value:
     """1 / (1 + e**-x), at most 2.4 ulp (f64: 2.0), right down to denormal results."""
     e = exp(f, f.fneg(f.fabs(x)))
-    # e**-|x| <= 1 stands above for negative x: the small result keeps its relative precision.
+    # e**-|x| <= 1 is the numerator for negative x: the small result keeps its relative precision.
     above = f.select(f.fcmp("ogt", x, 0.0), number(1.0, x.type), e)
     return _divide_exact(f, above, e, 1.0)
 

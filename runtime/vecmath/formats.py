@@ -15,7 +15,7 @@ MathFunction = Callable[[Function, Value], Value]
 class Format:
     """Constants of a binary format.
 
-    magic: 1.5 * 2**mantissa; adding it rounds to an integer (nearest even) that then stands in
+    magic: 1.5 * 2**mantissa; adding it rounds to an integer (nearest even) that is then in
     the low bits. It replaces a rounding instruction, which the plain instruction set lacks.
     ln2_high has so many trailing zero bits that its product with any exponent is exact.
     """

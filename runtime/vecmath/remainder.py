@@ -97,7 +97,7 @@ def _write_fmod(module: Module, name: str) -> Function:
     zeros = f.call("llvm.ctlz.i64", I64, r, integer(1, I1))
     up = f.smin(f.sub(zeros, 63 - mantissa), ey)
     shifted = f.shl(r, up)
-    # The hidden bit, where it is set, adds one to the exponent that it stands under.
+    # The hidden bit, where it is set, adds one to the exponent next to it.
     exponent = f.shl(f.sub(ey, up), mantissa)
     f.ret(f.cast(f.add(shifted, exponent), kind))
     return f

@@ -1,4 +1,4 @@
-"""OpenAI's requests: decoded and checked, and what they ask of a language model."""
+"""OpenAI's requests: decoded and checked, and what they request of a language model."""
 
 from __future__ import annotations
 

@@ -32,44 +32,46 @@ _VIEWS = _SPLITS | frozenset(
 )
 # A dynamic size counts as so many.
 _ASSUMED_DYNAMIC_SIZE = 64
-# Concats of more inputs are not asked whether they hold others.
+# Concats of more inputs are not searched for others.
 _MAX_CONCAT_INPUTS = 64
 
 
 def concat_buffer_of(
-    low: RegionLowering, node: int, values: Sequence[Value], whole: Value
+    lowering: RegionLowering, node: int, values: Sequence[Value], whole: Value
 ) -> View | None:
     """The memory of `whole` if its parts, `values`, are placed side by side in their order."""
-    placed = [low.placed.get(v) for v in values]
+    placed = [lowering.placed.get(v) for v in values]
     if not placed or placed[0] is None:
         return None
-    view = replace(placed[0], shape=low.shape(whole))
-    for have, want in zip(placed, places(low, node, values, view), strict=True):
+    view = replace(placed[0], shape=lowering.shape(whole))
+    for have, want in zip(placed, places(lowering, node, values, view), strict=True):
         if have is None or have.shape != want.shape or not has_same_strides(have, want):
             return None
     return view
 
 
-def stored_dtype(low: RegionLowering, value: Value) -> DType:
+def stored_dtype(lowering: RegionLowering, value: Value) -> DType:
     """The type that a value has in memory."""
-    return DType.bf16 if value in low.schedule.rounded else low.tensor(value).dtype
+    return DType.bf16 if value in lowering.schedule.rounded else lowering.tensor(value).dtype
 
 
-def concats_in_place(low: RegionLowering, nodes: Sequence[int]) -> frozenset[int]:
+def concats_in_place(lowering: RegionLowering, nodes: Sequence[int]) -> frozenset[int]:
     """The Concats of a region, whose nodes are given in order, whose inputs are written in place
     though others read them, too."""
     concats = [
-        n for n in nodes if isinstance(low.graph.op(n), Concat) and low.schedule.roles[n].native
+        n
+        for n in nodes
+        if isinstance(lowering.graph.op(n), Concat) and lowering.schedule.roles[n].native
     ]
     if not concats:
         return frozenset()
     at = {n: i for i, n in enumerate(nodes)}
-    lives = _LivenessEstimate(low, nodes, at)
-    listed = {tuple(inputs_of(low, n)): Value(n) for n in concats}
-    readers, found = NativeReaders(low, at), set[int]()
+    lives = _LivenessEstimate(lowering, nodes, at)
+    listed = {tuple(inputs_of(lowering, n)): Value(n) for n in concats}
+    readers, found = NativeReaders(lowering, at), set[int]()
     for node in reversed(concats):
-        whole, values = Value(node), inputs_of(low, node)
-        shared = [v for v in values if sharable(low, whole, v, readers)]
+        whole, values = Value(node), inputs_of(lowering, node)
+        shared = [v for v in values if sharable(lowering, whole, v, readers)]
         if shared and lives.join(whole, [*shared, *_list_nested_concats(values, listed)]):
             found.add(node)
     return frozenset(found)
@@ -88,34 +90,36 @@ class _LivenessEstimate:
     """Estimated lifetimes: by value with memory of its own in the arena when it is made, when it is
     read last, and its bytes. What is in a Concat's memory is part of that."""
 
-    def __init__(self, low: RegionLowering, nodes: Sequence[int], at: Mapping[int, int]) -> None:
+    def __init__(
+        self, lowering: RegionLowering, nodes: Sequence[int], at: Mapping[int, int]
+    ) -> None:
         self.born: dict[Value, int] = {}
         self.last: dict[Value, int] = {}
         self.size: dict[Value, int] = {}
-        graph = low.graph
+        graph = lowering.graph
         self.inside = {
             v: Value(n)
             for n in nodes
             if isinstance(graph.op(n), Concat)
-            for v in inputs_of(low, n)
+            for v in inputs_of(lowering, n)
             if v.node in at and has_one_use(graph, v)
         }
         shown: dict[Value, Value] = {}
         for node in nodes:
             source = graph.input(node, 0) if graph.op(node).kind in _VIEWS else None
-            merged = node in low.fusion.skipped or node in low.fusion.absorbed
+            merged = node in lowering.fusion.skipped or node in lowering.fusion.absorbed
             for value in graph.values(node):
                 owner = self.owner(value if source is None else shown.get(source, source))
                 shown[value] = owner
                 type_ = graph.type(owner)
-                if owner.node not in at or merged or owner in low.placed:
+                if owner.node not in at or merged or owner in lowering.placed:
                     continue
                 if not isinstance(type_, TensorType) or type_.shape is None:
                     continue
                 reads = [at[use.node] for use in graph.uses(value) if use.node in at]
                 self.born.setdefault(owner, at[node])
                 self.last[owner] = max(self.last.get(owner, 0), at[node], *reads)
-                self.size[owner] = _bytes(low, owner)
+                self.size[owner] = _bytes(lowering, owner)
         change = [0] * (len(nodes) + 1)
         for value, begin in self.born.items():
             change[begin] += self.size[value]
@@ -158,16 +162,16 @@ class _LivenessEstimate:
         return True
 
 
-def inputs_of(low: RegionLowering, node: int) -> list[Value]:
-    return [v for v in low.graph.inputs(node) if v is not None]
+def inputs_of(lowering: RegionLowering, node: int) -> list[Value]:
+    return [v for v in lowering.graph.inputs(node) if v is not None]
 
 
 class NativeReaders:
     """Whether native nodes among `nodes` alone read a value; its readers are visited once, however
     many Concats they are."""
 
-    def __init__(self, low: RegionLowering, nodes: Container[int]) -> None:
-        self.graph, self.nodes, self.roles = low.graph, nodes, low.schedule.roles
+    def __init__(self, lowering: RegionLowering, nodes: Container[int]) -> None:
+        self.graph, self.nodes, self.roles = lowering.graph, nodes, lowering.schedule.roles
         self._known: dict[Value, bool] = {}
 
     def has(self, node: int) -> bool:
@@ -185,24 +189,24 @@ class NativeReaders:
         return self._known[value]
 
 
-def sharable(low: RegionLowering, whole: Value, value: Value, readers: NativeReaders) -> bool:
+def sharable(lowering: RegionLowering, whole: Value, value: Value, readers: NativeReaders) -> bool:
     """Whether a value that others read too could be in its part of a Concat's result."""
     return (
-        not has_one_use(low.graph, value)
-        and low.graph.op(value.node).kind not in _VIEWS - _SPLITS
+        not has_one_use(lowering.graph, value)
+        and lowering.graph.op(value.node).kind not in _VIEWS - _SPLITS
         and readers.has(value.node)
-        and value not in low.placed
+        and value not in lowering.placed
         and readers.are_only_readers(value)
-        and stored_dtype(low, value) is stored_dtype(low, whole)
-        and (value in low.schedule.channels_last) == (whole in low.schedule.channels_last)
+        and stored_dtype(lowering, value) is stored_dtype(lowering, whole)
+        and (value in lowering.schedule.channels_last) == (whole in lowering.schedule.channels_last)
     )
 
 
-def _bytes(low: RegionLowering, value: Value) -> int:
-    count = product(low.shape(value))
+def _bytes(lowering: RegionLowering, value: Value) -> int:
+    count = product(lowering.shape(value))
     if not isinstance(count, int):
         try:
             count = evaluate(count, {s.name: _ASSUMED_DYNAMIC_SIZE for s in count.symbols()})
         except ShapeError:  # no size that this model can have
             return 0
-    return count * stored_dtype(low, value).bits // 8
+    return count * stored_dtype(lowering, value).bits // 8

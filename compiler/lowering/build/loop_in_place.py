@@ -61,7 +61,7 @@ def _written_buffers(step: Step) -> tuple[int, ...]:
 
 
 def _is_nested(region: RegionBuilder, begin: int, at: int) -> bool:
-    """Whether a step stands in control flow inside the loop."""
+    """Whether a step is in control flow inside the loop."""
     for n in range(begin + 1, at):
         step = region.steps[n]
         if not isinstance(step, ControlStep) or step.kind not in (LOOP, BRANCH):

@@ -51,38 +51,38 @@ _MIN_VECTOR_COLUMNS = 8
 
 
 def propagate_output_buffers(
-    low: RegionLowering, nodes: Sequence[int], lowered: Container[int]
+    lowering: RegionLowering, nodes: Sequence[int], lowered: Container[int]
 ) -> None:
     """Let producers write where their value will be needed: through reshapes into a region output,
     and into their part of a concatenation.
 
     nodes: of the region in order. lowered: the nodes of all regions.
     """
-    graph, mine, roles = low.graph, frozenset(nodes), low.schedule.roles
-    shared = concats_in_place(low, nodes)
-    readers = NativeReaders(low, lowered)
-    propagate_buffers(low, list(low.placed), mine, readers, shared)
+    graph, mine, roles = lowering.graph, frozenset(nodes), lowering.schedule.roles
+    shared = concats_in_place(lowering, nodes)
+    readers = NativeReaders(lowering, lowered)
+    propagate_buffers(lowering, list(lowering.placed), mine, readers, shared)
     # The last first: what it joins may have been joined by others before, in less memory.
     for node in reversed(nodes):
         op, value = graph.op(node), Value(node)
-        if not roles[node].native or value in low.placed:
+        if not roles[node].native or value in lowering.placed:
             continue
         if isinstance(op, Concat) and (
-            whole := concat_buffer_of(low, node, inputs_of(low, node), value)
+            whole := concat_buffer_of(lowering, node, inputs_of(lowering, node), value)
         ):
-            low.placed[value] = whole
+            lowering.placed[value] = whole
             continue
         if isinstance(op, Concat) or (
             isinstance(op, Transpose)
-            and read_in_order(low, value)
-            and conversion_of(graph, low.fusion, value) is None
+            and read_in_order(lowering, value)
+            and conversion_of(graph, lowering.fusion, value) is None
         ):
-            low.placed[value] = low.allocate(value)
-            propagate_buffers(low, [value], mine, readers, shared)
+            lowering.placed[value] = lowering.allocate(value)
+            propagate_buffers(lowering, [value], mine, readers, shared)
 
 
 def propagate_buffers(
-    low: RegionLowering,
+    lowering: RegionLowering,
     pending: list[Value],
     nodes: frozenset[int],
     readers: NativeReaders,
@@ -94,53 +94,55 @@ def propagate_buffers(
         value = pending.pop()
         if not readers.is_native(value.node):
             continue
-        for source, part in input_buffers_for(low, value):
-            if part is None or source.node not in nodes or source in low.placed:
+        for source, part in input_buffers_for(lowering, value):
+            if part is None or source.node not in nodes or source in lowering.placed:
                 continue
-            alone = has_one_use(low.graph, source)
-            if not alone and not (value.node in shared and sharable(low, value, source, readers)):
+            alone = has_one_use(lowering.graph, source)
+            if not alone and not (
+                value.node in shared and sharable(lowering, value, source, readers)
+            ):
                 continue
             if isinstance(part, View):
-                low.placed[source] = part
+                lowering.placed[source] = part
                 pending.append(source)
             elif readers.is_native(source.node):
-                low.divided[source] = part
+                lowering.divided[source] = part
 
 
 def input_buffers_for(
-    low: RegionLowering, value: Value
+    lowering: RegionLowering, value: Value
 ) -> Sequence[tuple[Value, View | BlockedAxes | None]]:
     """Where the inputs of a placed value would have to be written for it to cost nothing."""
-    graph, view = low.graph, low.placed[value]
+    graph, view = lowering.graph, lowering.placed[value]
     op = graph.op(value.node)
     if isinstance(op, Concat):
-        parts = inputs_of(low, value.node)
-        return list(zip(parts, places(low, value.node, parts, view), strict=True))
+        parts = inputs_of(lowering, value.node)
+        return list(zip(parts, places(lowering, value.node, parts, view), strict=True))
     if isinstance(op, Split | VariadicSplit):
         whole = graph.input(value.node, 0)
-        return [(whole, concat_buffer_of(low, value.node, [*graph.values(value.node)], whole))]
+        return [(whole, concat_buffer_of(lowering, value.node, [*graph.values(value.node)], whole))]
     source = graph.input(value.node, 0) if graph.inputs(value.node) else value
     if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
-        return [(source, reshape(view, low.shape(source)))]
+        return [(source, reshape(view, lowering.shape(source)))]
     if isinstance(op, _SAME_MEMORY):
-        return [(source, blocks_of(low, source, view))]
-    if isinstance(op, Transpose) and can_write_transposed(low, value):
-        order = inverse_permutation(low, value)
+        return [(source, blocks_of(lowering, source, view))]
+    if isinstance(op, Transpose) and can_write_transposed(lowering, value):
+        order = inverse_permutation(lowering, value)
         return [(source, permute(view, [order.index(axis) for axis in range(view.rank)]))]
     return []
 
 
-def inverse_permutation(low: RegionLowering, value: Value) -> list[int]:
+def inverse_permutation(lowering: RegionLowering, value: Value) -> list[int]:
     """The order of the axes that a Transpose gives its input."""
-    rank = len(low.shape(value))
-    return [int(i) for i in known_list(low.graph, value.node, 1) or reversed(range(rank))]
+    rank = len(lowering.shape(value))
+    return [int(i) for i in known_list(lowering.graph, value.node, 1) or reversed(range(rank))]
 
 
-def can_write_transposed(low: RegionLowering, value: Value) -> bool:
+def can_write_transposed(lowering: RegionLowering, value: Value) -> bool:
     """Whether the kernel behind a Transpose may write its result, reshaped or not, as the
     transposed value lies. A product stores vectors of columns: turned against them it would write
     one element at a time (1024 x 128, 32 deep: 735 us, 66 with a copy; 1000 x 128: 70 and 43)."""
-    graph, source = low.graph, low.graph.input(value.node, 0)
+    graph, source = lowering.graph, lowering.graph.input(value.node, 0)
     op, made = graph.op(source.node), source
     if isinstance(op, _SAME_MEMORY):
         made = graph.input(source.node, 0)
@@ -149,54 +151,56 @@ def can_write_transposed(low: RegionLowering, value: Value) -> bool:
             return False
     if not isinstance(op, _WRITES_ANYWHERE):
         return False
-    columns = low.shape(source)[-1:]
+    columns = lowering.shape(source)[-1:]
     few = all(isinstance(n, int) and n < _MIN_VECTOR_COLUMNS for n in columns)
-    anchor = low.fusion.anchor_of.get(made.node, made.node)
+    anchor = lowering.fusion.anchor_of.get(made.node, made.node)
     if few or not isinstance(graph.op(anchor), _PRODUCTS):
         return True
-    return inverse_permutation(low, value)[-1] == len(low.shape(source)) - 1
+    return inverse_permutation(lowering, value)[-1] == len(lowering.shape(source)) - 1
 
 
-def blocks_of(low: RegionLowering, value: Value, view: View) -> BlockedAxes | None:
+def blocks_of(lowering: RegionLowering, value: Value, view: View) -> BlockedAxes | None:
     """A place for the result of a product that is reshaped to `view`: columns in blocks."""
-    anchor = low.fusion.anchor_of.get(value.node, value.node)
-    if not isinstance(low.graph.op(anchor), _PRODUCTS):
+    anchor = lowering.fusion.anchor_of.get(value.node, value.node)
+    if not isinstance(lowering.graph.op(anchor), _PRODUCTS):
         return None
-    if any(len(low.shape(low.graph.input(anchor, port))) < 2 for port in (0, 1)):
+    if any(len(lowering.shape(lowering.graph.input(anchor, port))) < 2 for port in (0, 1)):
         return None
-    found = divide(view, low.shape(value))
-    lanes = low.target.lanes(accumulator(low.tensor(Value(anchor)).dtype).bits)
+    found = divide(view, lowering.shape(value))
+    lanes = lowering.target.lanes(accumulator(lowering.tensor(Value(anchor)).dtype).bits)
     return found if found and runs_of_vectors(found, lanes) else None
 
 
-def read_in_order(low: RegionLowering, value: Value) -> bool:
+def read_in_order(lowering: RegionLowering, value: Value) -> bool:
     """Whether a transposed value is read only by a reshape that wants its elements in order: then
     the producer should write them so. Where the reshape only divides axes (tokens to an image
     of channels) it is a view of what the producer writes anyway."""
-    graph = low.graph
+    graph = lowering.graph
     use, source = graph.only_use(value), graph.input(value.node, 0)
     if use is None or not isinstance(graph.op(use.node), Reshape):
         return False
-    shape = low.shape(source)
-    plain = View(0, low.tensor(source).dtype, shape, row_major(shape))
+    shape = lowering.shape(source)
+    plain = View(0, lowering.tensor(source).dtype, shape, row_major(shape))
     if (
-        reshape(permute(plain, inverse_permutation(low, value)), low.shape(Value(use.node)))
+        reshape(
+            permute(plain, inverse_permutation(lowering, value)), lowering.shape(Value(use.node))
+        )
         is not None
     ):
         return False
-    return has_one_use(graph, source) and can_write_transposed(low, value)
+    return has_one_use(graph, source) and can_write_transposed(lowering, value)
 
 
-def symbol_sources(low: RegionLowering) -> tuple[SymbolSource, ...]:
+def symbol_sources(lowering: RegionLowering) -> tuple[SymbolSource, ...]:
     """Where each symbol of the region is read: an axis of a region input, added for this purpose
     if need be."""
-    sizes = [*low.region.dims, *(d for b in low.region.buffers for d in b.shape)]
+    sizes = [*lowering.region.dims, *(d for b in lowering.region.buffers for d in b.shape)]
     names = {s.name for size in sizes for s in symbols_in(size)}
-    types = low.schedule.interface.types
-    added, found = find_symbol_sources(names, low.inputs, low.plan.slot_symbols, types)
+    types = lowering.schedule.interface.types
+    added, found = find_symbol_sources(names, lowering.inputs, lowering.plan.slot_symbols, types)
     for slot in added:
         type_ = types[slot]
         assert isinstance(type_, TensorType)
-        low.inputs.append(slot)
-        low.region.input(len(low.inputs) - 1, type_.dtype, type_.shape or ())
+        lowering.inputs.append(slot)
+        lowering.region.input(len(lowering.inputs) - 1, type_.dtype, type_.shape or ())
     return tuple(found)

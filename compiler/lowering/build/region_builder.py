@@ -1,6 +1,6 @@
 """Building one region: buffers, size table and steps, with views of the values in it.
 
-`RegionBuilder` is the only writer of a region. A lowering asks it for the view of an input, for
+`RegionBuilder` is the only writer of a region. A lowering gets from it the view of an input, for
 memory for an output, and adds steps; lifetimes follow from the steps when the region is finished.
 """
 
@@ -170,8 +170,8 @@ class RegionBuilder:
         self.steps.append(step)
         return len(self.steps) - 1
 
-    def ask(self, checks: Sequence[SizeCheck], name: str) -> int | None:
-        """A CHECK that asks these, if there are any; its target is set later."""
+    def add_check(self, checks: Sequence[SizeCheck], name: str) -> int | None:
+        """A CHECK of these, if there are any; its target is set later."""
         if not checks:
             return None
         step = self.control(ControlStep(CHECK, 0, name=name))

@@ -11,17 +11,17 @@ from ...shape_analysis.unify_dims import requirements_of
 from .region_lowering import RegionLowering
 
 
-def size_checks(low: RegionLowering, nodes: Sequence[int], *, first: bool) -> list[SizeCheck]:
+def size_checks(lowering: RegionLowering, nodes: Sequence[int], *, first: bool) -> list[SizeCheck]:
     """One check for every two sizes that native nodes take to be equal, and that may differ. The
     first region checks what the whole model needs of its inputs.
 
     Operations in Python check their own inputs.
     """
-    defined = low.plan.slot_symbols.by_name.keys()
-    native = [n for n in nodes if low.schedule.roles[n].native]
-    needs = [each for n in native for each in requirements_of(low.graph, n)]
-    found = _checks(low, [*(low.graph.needs if first else ()), *needs], defined)
-    return [*found, *low.region.checks]
+    defined = lowering.plan.slot_symbols.by_name.keys()
+    native = [n for n in nodes if lowering.schedule.roles[n].native]
+    needs = [each for n in native for each in requirements_of(lowering.graph, n)]
+    found = _checks(lowering, [*(lowering.graph.needs if first else ()), *needs], defined)
+    return [*found, *lowering.region.checks]
 
 
 def checks_inside(inner: RegionLowering) -> list[SizeCheck]:
@@ -32,12 +32,12 @@ def checks_inside(inner: RegionLowering) -> list[SizeCheck]:
 
 
 def _checks(
-    low: RegionLowering, needs: Sequence[ShapeConstraint], defined: Set[str]
+    lowering: RegionLowering, needs: Sequence[ShapeConstraint], defined: Set[str]
 ) -> list[SizeCheck]:
     found: dict[tuple[Dim, Dim, bool], SizeCheck] = {}
     for each in needs:
         if eq(each.left, each.right) is None and _names(each.left) | _names(each.right) <= defined:
-            left, right = low.region.dim(each.left), low.region.dim(each.right)
+            left, right = lowering.region.dim(each.left), lowering.region.dim(each.right)
             check = SizeCheck(left, right, each.what, each.where, each.or_one)
             found.setdefault((each.left, each.right, each.or_one), check)
     return list(found.values())

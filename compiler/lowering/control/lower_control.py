@@ -30,18 +30,18 @@ from .eligibility import index_parameter, slice_bounds
 Iterating = Loop | TensorIterator
 
 
-def lower_native(low: RegionLowering, node: int) -> None:
+def lower_native(lowering: RegionLowering, node: int) -> None:
     """The steps of a native node; of what an anchor takes along, at the end of its chain."""
-    if node in low.fusion.skipped or node in low.fusion.absorbed:
+    if node in lowering.fusion.skipped or node in lowering.fusion.absorbed:
         return
-    node = low.fusion.anchor_of.get(node, node)
-    op = low.graph.op(node)
+    node = lowering.fusion.anchor_of.get(node, node)
+    op = lowering.graph.op(node)
     if isinstance(op, If):
-        _lower_if(low, node, op)
+        _lower_if(lowering, node, op)
     elif isinstance(op, Iterating):
-        _lower_loop(low, node, op)
+        _lower_loop(lowering, node, op)
     else:
-        lower_node(low, node)
+        lower_node(lowering, node)
 
 
 def _lower_body(inner: RegionLowering) -> None:
@@ -51,35 +51,35 @@ def _lower_body(inner: RegionLowering) -> None:
         lower_native(inner, node)
 
 
-def _unsplit_buffer(low: RegionLowering, value: Value) -> int:
+def _unsplit_buffer(lowering: RegionLowering, value: Value) -> int:
     """A buffer that holds a value and nothing else."""
-    view = low.view(value)
-    found = low.region.whole_buffer(view)
-    return _copy_view(low, view, low.name(value.node)).buffer if found is None else found
+    view = lowering.view(value)
+    found = lowering.region.whole_buffer(view)
+    return _copy_view(lowering, view, lowering.name(value.node)).buffer if found is None else found
 
 
-def _copy_view(low: RegionLowering, view: View, name: str) -> View:
-    copy = low.region.allocate(view.dtype, view.shape, name)
-    low.copy(view, copy, name, (name,))
+def _copy_view(lowering: RegionLowering, view: View, name: str) -> View:
+    copy = lowering.region.allocate(view.dtype, view.shape, name)
+    lowering.copy(view, copy, name, (name,))
     return copy
 
 
-def _lower_if(low: RegionLowering, node: int, op: If) -> None:
-    region = low.region
-    name, sources = low.name(node), low.sources(node)
-    condition = _unsplit_buffer(low, low.graph.input(node, 0))
-    outs = [low.result(value) for value in low.graph.values(node)]
+def _lower_if(lowering: RegionLowering, node: int, op: If) -> None:
+    region = lowering.region
+    name, sources = lowering.name(node), lowering.sources(node)
+    condition = _unsplit_buffer(lowering, lowering.graph.input(node, 0))
+    outs = [lowering.result(value) for value in lowering.graph.values(node)]
     # What a branch reads exists before it; a view that is made inside belongs to the branch alone.
-    fed = [None if value is None else low.view(value) for value in low.graph.inputs(node)]
+    fed = [None if value is None else lowering.view(value) for value in lowering.graph.inputs(node)]
     branch = region.control(ControlStep(BRANCH, 0, condition=condition, name=name, sources=sources))
-    first, second = zip(op.bodies(), low.schedule.bodies[node], strict=True)
+    first, second = zip(op.bodies(), lowering.schedule.bodies[node], strict=True)
     taken = _lower_branch(
-        low, node, *first, [fed[i] for i in op.then_inputs], op.then_outputs, outs
+        lowering, node, *first, [fed[i] for i in op.then_inputs], op.then_outputs, outs
     )
     skip = region.control(ControlStep(JUMP, 0, name=name, sources=sources))
     region.lead(branch, skip + 1)
     other = _lower_branch(
-        low, node, *second, [fed[i] for i in op.else_inputs], op.else_outputs, outs
+        lowering, node, *second, [fed[i] for i in op.else_inputs], op.else_outputs, outs
     )
     region.lead(skip, len(region.steps))
     for check, end in ((taken, skip), (other, len(region.steps))):
@@ -88,7 +88,7 @@ def _lower_if(low: RegionLowering, node: int, op: If) -> None:
 
 
 def _lower_branch(
-    low: RegionLowering,
+    lowering: RegionLowering,
     node: int,
     body: Graph,
     schedule: Schedule | None,
@@ -99,9 +99,9 @@ def _lower_branch(
     """The steps of a branch; its CHECK, if it has one."""
     if schedule is None:
         why = failure(body) or ""
-        never = SizeCheck(low.region.dim(0), low.region.dim(1), why, low.name(node))
-        return low.region.ask([never], low.name(node))
-    inner = low.enter_body(schedule)
+        never = SizeCheck(lowering.region.dim(0), lowering.region.dim(1), why, lowering.name(node))
+        return lowering.region.add_check([never], lowering.name(node))
+    inner = lowering.enter_body(schedule)
     for parameter, view in zip(body.parameters, fed, strict=True):
         assert view is not None
         inner.views[Value(parameter)] = view
@@ -109,7 +109,7 @@ def _lower_branch(
     for value, out in zip(values, outs, strict=True):
         if value.node in inner.schedule.roles:
             inner.placed.setdefault(value, out)
-    check = low.region.ask(checks_inside(inner), low.name(node))
+    check = lowering.region.add_check(checks_inside(inner), lowering.name(node))
     _lower_body(inner)
     for value, out in zip(values, outs, strict=True):
         if (view := inner.view(value)) != out:
@@ -117,30 +117,39 @@ def _lower_branch(
     return check
 
 
-def _lower_loop(low: RegionLowering, node: int, op: Iterating) -> None:  # noqa: C901 - the parts of a loop in the order of its plan
-    region, inputs = low.region, low.graph.inputs(node)
-    control, (schedule,) = low.schedule.roles[node].control, low.schedule.bodies[node]
+def _lower_loop(lowering: RegionLowering, node: int, op: Iterating) -> None:  # noqa: C901 - the parts of a loop in the order of its plan
+    region, inputs = lowering.region, lowering.graph.inputs(node)
+    control, (schedule,) = lowering.schedule.roles[node].control, lowering.schedule.bodies[node]
     assert control is not None and control.trips is not None and schedule is not None
-    trips, body, name, inner = control.trips, op.body, low.name(node), low.enter_body(schedule)
-    step = ControlStep(LOOP, 0, trips=region.dim(trips.most), name=name, sources=low.sources(node))
+    trips, body, name, inner = (
+        control.trips,
+        op.body,
+        lowering.name(node),
+        lowering.enter_body(schedule),
+    )
+    step = ControlStep(
+        LOOP, 0, trips=region.dim(trips.most), name=name, sources=lowering.sources(node)
+    )
     if trips.count is not None:
-        step = replace(step, count=_unsplit_buffer(low, trips.count))
+        step = replace(step, count=_unsplit_buffer(lowering, trips.count))
     if trips.first is not None:
-        step = replace(step, condition=_unsplit_buffer(low, trips.first))
+        step = replace(step, condition=_unsplit_buffer(lowering, trips.first))
     states: dict[int, View] = {}
     outer: dict[int, View] = {}
     for i, port in enumerate(op.ports):
         if port.mode != "iteration":
             value = inputs[port.port]
             assert value is not None
-            outer[i] = low.view(value)
+            outer[i] = lowering.view(value)
         if port.mode == "sliced" and (bounds(outer[i].strides[port.axis])[0] or 0) < 0:
-            outer[i] = _copy_view(low, outer[i], name)
+            outer[i] = _copy_view(lowering, outer[i], name)
         if port.mode == "carried":
-            states[i] = _state(low, node, op, port)
-            low.copy(outer[i], states[i], name, low.sources(node))
-    joined = {k: low.result(Value(node, k)) for k, o in enumerate(op.results) if o.mode == "joined"}
-    kept = _last_iteration_outputs(low, node, op)
+            states[i] = _state(lowering, node, op, port)
+            lowering.copy(outer[i], states[i], name, lowering.sources(node))
+    joined = {
+        k: lowering.result(Value(node, k)) for k, o in enumerate(op.results) if o.mode == "joined"
+    }
+    kept = _last_iteration_outputs(lowering, node, op)
     index = index_parameter(op)
     if index is not None:
         view = region.allocate(inner.tensor(Value(index)).dtype, inner.shape(Value(index)), name)
@@ -153,11 +162,11 @@ def _lower_loop(low: RegionLowering, node: int, op: Iterating) -> None:  # noqa:
         if port.mode == "carried":
             inner.views[parameter] = states[i]
         elif port.mode == "sliced" and body.has_uses(parameter.node):
-            inner.views[parameter] = _part(low, outer[i], port, begin, trips)
+            inner.views[parameter] = _part(lowering, outer[i], port, begin, trips)
         elif port.mode == "invariant":
             inner.views[parameter] = outer[i]
     parts = [
-        (body.input(body.results[o.result], 0), _place(low, joined[k], o, inner, begin, trips))
+        (body.input(body.results[o.result], 0), _place(lowering, joined[k], o, inner, begin, trips))
         for k, o in enumerate(op.results)
         if k in joined
     ]
@@ -165,7 +174,7 @@ def _lower_loop(low: RegionLowering, node: int, op: Iterating) -> None:  # noqa:
     for value, place in parts:
         if value.node in inner.schedule.roles:
             inner.placed.setdefault(value, place)
-    check = region.ask(checks_inside(inner), name)
+    check = region.add_check(checks_inside(inner), name)
     _lower_body(inner)
     for value, place in parts:
         if (view := inner.view(value)) != place:
@@ -182,39 +191,41 @@ def _lower_loop(low: RegionLowering, node: int, op: Iterating) -> None:  # noqa:
             continue
         state = next(s for i, s in states.items() if op.ports[i].back == output.result)
         value = Value(node, k)
-        if value not in low.placed:
-            low.views[value] = state
-        elif low.placed[value] != state:
-            low.copy(state, low.result(value), name, low.sources(node))
+        if value not in lowering.placed:
+            lowering.views[value] = state
+        elif lowering.placed[value] != state:
+            lowering.copy(state, lowering.result(value), name, lowering.sources(node))
         else:
-            low.views[value] = state
+            lowering.views[value] = state
 
 
-def _state(low: RegionLowering, node: int, op: Iterating, port: BodyInput) -> View:
+def _state(lowering: RegionLowering, node: int, op: Iterating, port: BodyInput) -> View:
     """Memory of a carried value: that of the output it ends in, if it has all of that."""
     fellows = [i for i, p in enumerate(op.ports) if p.mode == "carried" and p.back == port.back]
     for k, output in enumerate(op.results):
-        place = low.placed.get(Value(node, k))
+        place = lowering.placed.get(Value(node, k))
         first = op.ports[fellows[0]] is port
         if output.mode == "last" and output.result == port.back and first and place is not None:
             if is_contiguous(place):
                 return place
-    value = low.graph.inputs(node)[port.port]
+    value = lowering.graph.inputs(node)[port.port]
     assert value is not None
-    return low.region.allocate(low.tensor(value).dtype, low.shape(value), low.name(node))
+    return lowering.region.allocate(
+        lowering.tensor(value).dtype, lowering.shape(value), lowering.name(node)
+    )
 
 
-def _last_iteration_outputs(low: RegionLowering, node: int, op: Iterating) -> dict[int, View]:
+def _last_iteration_outputs(lowering: RegionLowering, node: int, op: Iterating) -> dict[int, View]:
     """Outputs of the last iteration that are not carried value: every iteration writes them."""
     backs = {p.back for p in op.ports if p.mode == "carried"}
     return {
-        k: low.result(Value(node, k))
+        k: lowering.result(Value(node, k))
         for k, o in enumerate(op.results)
         if o.mode == "last" and o.result not in backs
     }
 
 
-def _part(low: RegionLowering, view: View, port: BodyInput, loop: int, trips: Trips) -> View:
+def _part(lowering: RegionLowering, view: View, port: BodyInput, loop: int, trips: Trips) -> View:
     """What the current iteration sees of a sliced input."""
     axis = normalize_axis(port.axis, view.rank)
     step, back = view.strides[axis], port.stride < 0
@@ -225,7 +236,7 @@ def _part(low: RegionLowering, view: View, port: BodyInput, loop: int, trips: Tr
     if are_equal(step, 0):
         return replace(view, shape=shape, offset=offset)
     stride = abs(port.stride) * step
-    moved = low.region.add_moving_alias(view.buffer, loop, trips.most, stride, back=back)
+    moved = lowering.region.add_moving_alias(view.buffer, loop, trips.most, stride, back=back)
     if back:
         # The buffer itself begins where the last iteration reads.
         offset = offset - (maximum(trips.most, 1) - 1) * stride
@@ -233,7 +244,7 @@ def _part(low: RegionLowering, view: View, port: BodyInput, loop: int, trips: Tr
 
 
 def _place(
-    low: RegionLowering,
+    lowering: RegionLowering,
     out: View,
     output: BodyOutput,
     inner: RegionLowering,
@@ -245,7 +256,7 @@ def _place(
     shape = inner.shape(value)
     axis = normalize_axis(output.axis, len(shape))
     stride = shape[axis] * out.strides[axis]
-    moved = low.region.add_moving_alias(
+    moved = lowering.region.add_moving_alias(
         out.buffer, loop, trips.most, stride, back=output.stride < 0
     )
     return replace(out, buffer=moved, shape=shape)

@@ -2,7 +2,7 @@
 
 A ReadValue turns into a Parameter and what is assigned into a Result, so that everything after
 this knows nothing of state. Initial values are computed from copies of the nodes behind them:
-those stand apart from the graph proper, in regions that run only where a variable has no value.
+those are apart from the graph proper, in regions that run only where a variable has no value.
 """
 
 from __future__ import annotations

@@ -24,26 +24,27 @@ def refuse_attention(graph: Graph, node: int, op: Attention) -> str | None:
     return None
 
 
-def lower_attention(low: RegionLowering, node: int, op: Attention) -> None:
+def lower_attention(lowering: RegionLowering, node: int, op: Attention) -> None:
     """Emit the step; rows of heads that are not contiguous are copied before."""
-    inputs, name = low.graph.inputs(node), low.name(node)
-    result = low.result(Value(node))
+    inputs, name = lowering.graph.inputs(node), lowering.name(node)
+    result = lowering.result(Value(node))
     *batch, rows, width = result.shape
     out = result
     if not are_equal(result.strides[-1], 1) and width != 1:
-        out = low.region.allocate(result.dtype, result.shape, name)
+        out = lowering.region.allocate(result.dtype, result.shape, name)
     query, key, value = (
-        make_rows_contiguous(low, low.view(low.graph.input(node, p)), name) for p in range(3)
+        make_rows_contiguous(lowering, lowering.view(lowering.graph.input(node, p)), name)
+        for p in range(3)
     )
-    # Keys are as wide as queries; where inference does not know how wide, a run asks them.
+    # Keys are as wide as queries; where inference does not know how wide, a run reads their shape.
     keys, size = key.shape[-2], query.shape[-1]
     given, sink = (*inputs[3:], None, None)[:2]
     views = [
         broadcast_to(query, (*batch, rows, size)),
         broadcast_to(key, (*batch, keys, size)),
         broadcast_to(value, (*batch, keys, width)),
-        *([] if given is None else [broadcast_to(low.view(given), (*batch, rows, keys))]),
-        *([] if sink is None else [broadcast_to(low.view(sink), (*batch, rows, 1))]),
+        *([] if given is None else [broadcast_to(lowering.view(given), (*batch, rows, keys))]),
+        *([] if sink is None else [broadcast_to(lowering.view(sink), (*batch, rows, 1))]),
         out,
     ]
     causal: Dim | None = None
@@ -66,7 +67,7 @@ def lower_attention(low: RegionLowering, node: int, op: Attention) -> None:
         sizes.operand(v, (*s, *step)) for v, s, step in zip(views, strides, steps, strict=True)
     ]
     assert isinstance(size, int) and isinstance(width, int)
-    dtype = low.tensor(Value(node)).dtype
+    dtype = lowering.tensor(Value(node)).dtype
     spec = AttentionSpec(
         batch=sizes.all(axes),
         queries=sizes(rows),
@@ -83,17 +84,17 @@ def lower_attention(low: RegionLowering, node: int, op: Attention) -> None:
         masked_value=op.fill,
         zero_masked_rows=op.zeros,
         softcap=op.cap,
-        compute_dtype=rounded_factors(low.options, dtype),
+        compute_dtype=rounded_factors(lowering.options, dtype),
         sink=None if sink is None else walked[-2],
     )
-    work = product([*axes, rows, keys, size + width]) // low.target.lanes(32) + 1
-    low.region.kernel(spec, sizes, views, work, name, low.sources(node))
+    work = product([*axes, rows, keys, size + width]) // lowering.target.lanes(32) + 1
+    lowering.region.kernel(spec, sizes, views, work, name, lowering.sources(node))
     if out is not result:
-        low.copy(out, result, name, low.sources(node))
+        lowering.copy(out, result, name, lowering.sources(node))
 
 
-def make_rows_contiguous(low: RegionLowering, view: View, name: str) -> View:
+def make_rows_contiguous(lowering: RegionLowering, view: View, name: str) -> View:
     """The view, copied where the elements of a row do not follow one another."""
     if are_equal(view.strides[-1], 1) or view.shape[-1] == 1:
         return view
-    return copy_contiguous(low, view, name)
+    return copy_contiguous(lowering, view, name)

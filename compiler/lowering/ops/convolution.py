@@ -85,59 +85,64 @@ def paddings(windows: Windows, sizes: Sequence[Dim], out: Sequence[Dim]) -> tupl
     return tuple(found)
 
 
-def channels_last(low: RegionLowering, dtype: DType, shape: Sequence[Dim], name: str) -> View:
+def channels_last(lowering: RegionLowering, dtype: DType, shape: Sequence[Dim], name: str) -> View:
     """Fresh memory in which the channels of a place are neighbours."""
     rank = len(shape)
-    turned = low.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
+    turned = lowering.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
     return permute(turned, [0, rank - 1, *range(1, rank - 1)])
 
 
-def to_channels_last(low: RegionLowering, view: View, name: str) -> View:
+def to_channels_last(lowering: RegionLowering, view: View, name: str) -> View:
     """The view with neighbouring channels: itself, or a copy."""
     if are_equal(view.strides[1], 1) or are_equal(view.shape[1], 1):
         return view
-    copy = channels_last(low, view.dtype, view.shape, name)
-    low.copy(view, copy, name, (name,))
+    copy = channels_last(lowering, view.dtype, view.shape, name)
+    lowering.copy(view, copy, name, (name,))
     return copy
 
 
 def copy_strided_rows(
-    low: RegionLowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
+    lowering: RegionLowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
 ) -> View:
     """A copy of the places that windows of one place see: rows of a plain product."""
     for i, stride in enumerate(strides):
         view = take(view, 2 + i, 0, shape[2 + i], stride)
-    copy = channels_last(low, view.dtype, view.shape, name)
-    low.copy(view, copy, name, (name,))
+    copy = channels_last(lowering, view.dtype, view.shape, name)
+    lowering.copy(view, copy, name, (name,))
     return copy
 
 
-def lower_convolution(low: RegionLowering, node: int, op: Convolutions) -> None:
+def lower_convolution(lowering: RegionLowering, node: int, op: Convolutions) -> None:
     """Emit the step of a convolution and of the elementwise chain behind it."""
-    data_value, filters = low.graph.input(node, 0), low.graph.input(node, 1)
-    dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
-    shape = low.shape(Value(node))
+    data_value, filters = lowering.graph.input(node, 0), lowering.graph.input(node, 1)
+    dtype, acc = lowering.tensor(data_value).dtype, accumulator(lowering.tensor(data_value).dtype)
+    shape = lowering.shape(Value(node))
 
     operands, builder = Operands(shape, base=1), Builder()
-    ref = builder.cast(builder.input(0, acc), low.tensor(Value(node)).dtype)
-    stored, ref = low.chain(builder, node, ref, operands)
-    out = low.result(stored)
+    ref = builder.cast(builder.input(0, acc), lowering.tensor(Value(node)).dtype)
+    stored, ref = lowering.chain(builder, node, ref, operands)
+    out = lowering.result(stored)
     epilogue = builder.finish(builder.cast_stored(ref, out.dtype))
     target = out
     if not are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
-        target = channels_last(low, out.dtype, out.shape, low.name(stored.node))
+        target = channels_last(lowering, out.dtype, out.shape, lowering.name(stored.node))
 
-    data = low.view(data_value)
-    windows, kernel = op.windows(low.shape(filters)[-(len(shape) - 2) :]), low.shape(filters)
+    data = lowering.view(data_value)
+    windows, kernel = (
+        op.windows(lowering.shape(filters)[-(len(shape) - 2) :]),
+        lowering.shape(filters),
+    )
     pads = paddings(windows, data.shape[2:], shape[2:])
     single = all(are_equal(k, 1) for k in windows.kernel)
-    job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
+    job = ConvolutionJob(lowering, node, stored, operands, epilogue, dtype, acc)
     padded = any(p != 0 for p in (*pads, *windows.pads_end))
     if dtype in BYTES:
-        job.zero_point(low.graph.inputs(node)[2:])
+        job.zero_point(lowering.graph.inputs(node)[2:])
     if single and not padded and not op.grouped and dtype not in BYTES:
         if any(s != 1 for s in windows.strides):
-            data = copy_strided_rows(low, data, windows.strides, shape, low.name(data_value.node))
+            data = copy_strided_rows(
+                lowering, data, windows.strides, shape, lowering.name(data_value.node)
+            )
         job.point(data, filters, target)
     else:
         groups, outputs, channels = (
@@ -145,34 +150,34 @@ def lower_convolution(low: RegionLowering, node: int, op: Convolutions) -> None:
         )
         depthwise = groups > 1 and channels == outputs == 1
         if depthwise or channels > _MAX_PLANAR_CHANNELS:
-            data = to_channels_last(low, data, low.name(data_value.node))
+            data = to_channels_last(lowering, data, lowering.name(data_value.node))
         tile = 0
         if job.filters is not None and not op.grouped:
             tile = job.byte_tile(windows, shape)
         elif not op.grouped:
-            tile = low.schedule.winograd_tiles.get(node, 0)
+            tile = lowering.schedule.winograd_tiles.get(node, 0)
         if tile:
             job.compute_dtype = None
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
         layout = layout.with_tails(channels, window_of(windows).kernel)
         if tile:
-            data = to_channels_last(low, data, low.name(data_value.node))
+            data = to_channels_last(lowering, data, lowering.name(data_value.node))
         if dtype in BYTES:
             weights = job.center_filters(filters, layout)
         else:
-            weights = low.constant(filters, layout, rounded=job.compute_dtype)
+            weights = lowering.constant(filters, layout, rounded=job.compute_dtype)
         assert weights is not None
         job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
-        low.copy(target, out, low.name(stored.node), low.sources(stored.node))
+        lowering.copy(target, out, lowering.name(stored.node), lowering.sources(stored.node))
         # Consumers in this region read it as it was computed.
-        low.views[stored] = target
+        lowering.views[stored] = target
 
 
-def conv_factors(low: RegionLowering, dtype: DType) -> DType | None:
-    """The type that a convolution's factors are rounded to: bf16 if the caller asks for it, or if
+def conv_factors(lowering: RegionLowering, dtype: DType) -> DType | None:
+    """The type that a convolution's factors are rounded to: bf16 if the caller requests it, or if
     they are bf16 anyway."""
-    return DType.bf16 if dtype is DType.bf16 else rounded_factors(low.options, dtype)
+    return DType.bf16 if dtype is DType.bf16 else rounded_factors(lowering.options, dtype)
 
 
 class ConvolutionJob:
@@ -180,7 +185,7 @@ class ConvolutionJob:
 
     def __init__(
         self,
-        low: RegionLowering,
+        lowering: RegionLowering,
         node: int,
         stored: Value,
         operands: Operands,
@@ -188,23 +193,23 @@ class ConvolutionJob:
         dtype: DType,
         acc: DType,
     ) -> None:
-        self.low, self.node, self.stored, self.extras = low, node, stored, operands.views
+        self.lowering, self.node, self.stored, self.extras = lowering, node, stored, operands.views
         self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
-        self.compute_dtype = conv_factors(low, dtype)
+        self.compute_dtype = conv_factors(lowering, dtype)
         self.zero: View | None = None
         # What filters of bytes are stored as, without their zero points.
         self.weights: DType | None = None
         self.filters: Array | None = None
-        self.sources = low.sources(node, *dict.fromkeys(operands.nodes))
+        self.sources = lowering.sources(node, *dict.fromkeys(operands.nodes))
 
     def zero_point(self, zeros: Sequence[Value | None]) -> None:
         """Take in the zero points of data and filters that are bytes."""
-        low = self.low
+        lowering = self.lowering
         x_zero, w_zero = (*zeros, None, None)[:2]
-        if x_zero is not None and low.scalar(x_zero) != 0:
-            self.zero = low.view(x_zero)
-        filters = low.constant_op(low.graph.input(self.node, 1))
-        zero = None if w_zero is None else low.constant_op(w_zero)
+        if x_zero is not None and lowering.scalar(x_zero) != 0:
+            self.zero = lowering.view(x_zero)
+        filters = lowering.constant_op(lowering.graph.input(self.node, 1))
+        zero = None if w_zero is None else lowering.constant_op(w_zero)
         assert filters is not None
         wide = filters.data.astype(np.int16)
         if zero is not None:
@@ -220,7 +225,7 @@ class ConvolutionJob:
         """The tiles of Winograd's transform of bytes; its filters have 16 bits."""
         assert self.filters is not None
         reach = 128 if self.dtype is DType.i8 and self.zero is None else 255
-        options, target = self.low.options, self.low.target
+        options, target = self.lowering.options, self.lowering.target
         tile = byte_tile(options, target, windows, self.filters, reach, shape)
         if tile:
             self.weights, self.filters = DType.i16, self.filters.astype(np.int16)
@@ -229,13 +234,15 @@ class ConvolutionJob:
     def center_filters(self, filters: Value, layout: PackedConv) -> View:
         """The filters of bytes as they are stored."""
         assert self.filters is not None and self.weights is not None
-        return self.low.array(self.filters, self.weights, layout, self.low.name(filters.node))
+        return self.lowering.array(
+            self.filters, self.weights, layout, self.lowering.name(filters.node)
+        )
 
     def layout(
         self, windows: Windows, outputs: int, grouped: bool, depthwise: bool, winograd: int = 0
     ) -> PackedConv:
         """How the filters are packed. Windows that reach too far for copies keep their factors."""
-        target, bits = self.low.target, self.acc.bits
+        target, bits = self.lowering.target, self.acc.bits
         nr = target.lanes(bits) if depthwise else conv_panel(outputs, target, bits)
         if self.compute_dtype and not window_of(windows).copyable:
             self.compute_dtype = None
@@ -257,14 +264,16 @@ class ConvolutionJob:
         views: Sequence[View],
         terms: Sequence[Dim],
     ) -> None:
-        low = self.low
-        work = product(terms) // max(1, low.target.vector_bits // self.acc.bits) + 1
-        low.region.kernel(spec, sizes, views, work, low.name(self.stored.node), self.sources)
+        lowering = self.lowering
+        work = product(terms) // max(1, lowering.target.vector_bits // self.acc.bits) + 1
+        lowering.region.kernel(
+            spec, sizes, views, work, lowering.name(self.stored.node), self.sources
+        )
 
     def point(self, data: View, filters: Value, out: View) -> None:
         """A window of one place: each place's channels times a matrix."""
-        low, extras = self.low, self.extras
-        n, k = low.shape(filters)[:2]
+        lowering, extras = self.lowering, self.extras
+        n, k = lowering.shape(filters)[:2]
         assert isinstance(n, int) and isinstance(k, int)
         walked = [data, *extras, out]
         order = [0, *range(2, out.rank)]
@@ -278,13 +287,13 @@ class ConvolutionJob:
         zeros = (0,) * len(batch)
         packed = None
         if n > 1:
-            packed = packed_layout(k, n, self.dtype, low.target, self.compute_dtype)
+            packed = packed_layout(k, n, self.dtype, lowering.target, self.compute_dtype)
             assert packed is not None
             layout = PackedConv(packed.nr, kr=packed.kr)
-            weights = low.constant(filters, layout, rounded=self.compute_dtype)
+            weights = lowering.constant(filters, layout, rounded=self.compute_dtype)
             b_strides: tuple[Dim, ...] = (0, 0)
         else:
-            weights, b_strides = low.constant(filters), (1, k)
+            weights, b_strides = lowering.constant(filters), (1, k)
         assert weights is not None
         ends = [v.strides[1] for v in walked]
         places = [sizes.operand(v, (*r, c)) for v, r, c in zip(walked, rows, ends, strict=True)]

@@ -53,88 +53,90 @@ def rank_of(graph: Graph, value: Value) -> int:
     return len(graph.shape(value))
 
 
-def keep(low: RegionLowering, value: Value, view: View) -> None:
+def keep(lowering: RegionLowering, value: Value, view: View) -> None:
     """Let `value` be this view; where its place is decided already, copy it there."""
-    if value in low.placed and not has_same_strides(low.placed[value], view):
-        out = low.result(value)
-        low.copy(view, out, low.name(value.node), low.sources(value.node))
+    if value in lowering.placed and not has_same_strides(lowering.placed[value], view):
+        out = lowering.result(value)
+        lowering.copy(view, out, lowering.name(value.node), lowering.sources(value.node))
     else:
-        low.views[value] = low.placed.get(value, view)
+        lowering.views[value] = lowering.placed.get(value, view)
 
 
-def lower_reshape(low: RegionLowering, node: int, op: Op) -> None:
+def lower_reshape(lowering: RegionLowering, node: int, op: Op) -> None:
     """Reshape, Squeeze, Unsqueeze, Flatten: the same elements under the inferred shape."""
-    value = low.graph.input(node, 0)
-    shape = low.shape(Value(node))
-    if value in low.divided and value not in low.views:
+    value = lowering.graph.input(node, 0)
+    shape = lowering.shape(Value(node))
+    if value in lowering.divided and value not in lowering.views:
         # A product has written it where the reshaped value belongs.
-        low.views[Value(node)] = low.placed[Value(node)]
+        lowering.views[Value(node)] = lowering.placed[Value(node)]
         return
-    view = low.view(value)
+    view = lowering.view(value)
     found = reshape(view, shape)
-    if found is None and only_packed(low, Value(node)) and (divided := divide(view, shape)):
-        if runs_of_vectors(divided, packed_width(low, Value(node))):
-            low.divided[Value(node)] = divided
+    if found is None and only_packed(lowering, Value(node)) and (divided := divide(view, shape)):
+        if runs_of_vectors(divided, packed_width(lowering, Value(node))):
+            lowering.divided[Value(node)] = divided
             return
     if found is None:
-        found = reshape(low.contiguous(view, low.name(node)), shape)
+        found = reshape(lowering.contiguous(view, lowering.name(node)), shape)
     assert found is not None
-    keep(low, Value(node), found)
+    keep(lowering, Value(node), found)
 
 
-def only_packed(low: RegionLowering, value: Value) -> bool:
+def only_packed(lowering: RegionLowering, value: Value) -> bool:
     """Whether one product alone reads a value, as the left operand, and not for a single column:
     it packs what is in blocks as fast as a copy would be made."""
-    use = low.graph.only_use(as_multiplied(low, value))
-    if use is None or use.port != 0 or value in low.placed:
+    use = lowering.graph.only_use(as_multiplied(lowering, value))
+    if use is None or use.port != 0 or value in lowering.placed:
         return False
-    op, made = low.graph.op(use.node), Value(use.node)
+    op, made = lowering.graph.op(use.node), Value(use.node)
     if not isinstance(op, MatMul | Gemm | MatMulInteger) or op.transpose_a:
         return False
-    columns = low.shape(made)[-1]
-    both = all(len(low.shape(low.graph.input(made.node, port))) > 1 for port in (0, 1))
+    columns = lowering.shape(made)[-1]
+    both = all(len(lowering.shape(lowering.graph.input(made.node, port))) > 1 for port in (0, 1))
     return both and isinstance(columns, int) and columns > 1
 
 
-def as_multiplied(low: RegionLowering, value: Value) -> Value:
+def as_multiplied(lowering: RegionLowering, value: Value) -> Value:
     """The value, or what its only reader, a conversion that products make, gives."""
-    use = low.graph.only_use(value)
-    return value if use is None or use.node not in low.fusion.absorbed else Value(use.node)
+    use = lowering.graph.only_use(value)
+    return value if use is None or use.node not in lowering.fusion.absorbed else Value(use.node)
 
 
-def packed_width(low: RegionLowering, value: Value) -> int:
+def packed_width(lowering: RegionLowering, value: Value) -> int:
     """How many elements of a left operand a product packs at once."""
-    dtype = low.tensor(as_multiplied(low, value)).dtype
-    cells = cell_depth(low.target, dot_factor_dtype(dtype, rounded_factors(low.options, dtype)))
-    return low.target.lanes(accumulator(dtype).bits) * cells
+    dtype = lowering.tensor(as_multiplied(lowering, value)).dtype
+    cells = cell_depth(
+        lowering.target, dot_factor_dtype(dtype, rounded_factors(lowering.options, dtype))
+    )
+    return lowering.target.lanes(accumulator(dtype).bits) * cells
 
 
-def lower_identity(low: RegionLowering, node: int, op: Op) -> None:
+def lower_identity(lowering: RegionLowering, node: int, op: Op) -> None:
     """A value under another name."""
-    keep(low, Value(node), low.view(low.graph.input(node, 0)))
+    keep(lowering, Value(node), lowering.view(lowering.graph.input(node, 0)))
 
 
-def lower_transpose(low: RegionLowering, node: int, op: Op) -> None:
+def lower_transpose(lowering: RegionLowering, node: int, op: Op) -> None:
     """Permuted axes; an empty order reverses them."""
-    view = low.view(low.graph.input(node, 0))
-    order = known_list(low.graph, node, 1) or list(reversed(range(view.rank)))
-    keep(low, Value(node), permute(view, [int(i) for i in order]))
+    view = lowering.view(lowering.graph.input(node, 0))
+    order = known_list(lowering.graph, node, 1) or list(reversed(range(view.rank)))
+    keep(lowering, Value(node), permute(view, [int(i) for i in order]))
 
 
-def lower_broadcast(low: RegionLowering, node: int, op: Op) -> None:
+def lower_broadcast(lowering: RegionLowering, node: int, op: Op) -> None:
     """Broadcast by numpy's rule to the inferred shape."""
-    view = low.view(low.graph.input(node, 0))
-    keep(low, Value(node), broadcast_to(view, low.shape(Value(node))))
+    view = lowering.view(lowering.graph.input(node, 0))
+    keep(lowering, Value(node), broadcast_to(view, lowering.shape(Value(node))))
 
 
-def lower_slice(low: RegionLowering, node: int, op: Op) -> None:
+def lower_slice(lowering: RegionLowering, node: int, op: Op) -> None:
     """Slice-8 with known starts, stops, steps and axes."""
-    view = low.view(low.graph.input(node, 0))
-    out = low.shape(Value(node))
-    for axis, first, step in slice_starts(low.graph, node) or ():
+    view = lowering.view(lowering.graph.input(node, 0))
+    out = lowering.shape(Value(node))
+    for axis, first, step in slice_starts(lowering.graph, node) or ():
         assert first is not None
         view = take(view, axis, first, out[axis], step)
-    keep(low, Value(node), view)
+    keep(lowering, Value(node), view)
 
 
 def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] | None:
@@ -156,41 +158,44 @@ def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] |
     return [(a, normalize_start(first, shape[a], step), step) for a, first, step in cuts]
 
 
-def places(low: RegionLowering, node: int, values: Sequence[Value], view: View) -> list[View]:
+def places(lowering: RegionLowering, node: int, values: Sequence[Value], view: View) -> list[View]:
     """The parts of a view that the inputs of a Concat are, or the results of a Split along a known
     axis. Other sizes are the expressions of the values, which may differ from those of the whole:
     what looks at a value elsewhere takes two expressions for two shapes."""
-    op, shapes = low.graph.op(node), [low.shape(v) for v in values]
+    op, shapes = lowering.graph.op(node), [lowering.shape(v) for v in values]
     if isinstance(op, Concat):
         axis = normalize_axis(op.axis, view.rank)
     else:
-        axes = known_list(low.graph, node, 1)
+        axes = known_list(lowering.graph, node, 1)
         assert axes is not None
         axis = normalize_axis(int(axes[0]), view.rank)
     parts = split_axis(view, axis, [shape[axis] for shape in shapes])
     return [replace(part, shape=shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def lower_split(low: RegionLowering, node: int, op: Op) -> None:
+def lower_split(lowering: RegionLowering, node: int, op: Op) -> None:
     """Split and VariadicSplit along a known axis: each output is a part of the input."""
-    values, whole = [*low.graph.values(node)], low.view(low.graph.input(node, 0))
-    for value, part in zip(values, places(low, node, values, whole), strict=True):
-        keep(low, value, part)
+    values, whole = [*lowering.graph.values(node)], lowering.view(lowering.graph.input(node, 0))
+    for value, part in zip(values, places(lowering, node, values, whole), strict=True):
+        keep(lowering, value, part)
 
 
-def lower_concat(low: RegionLowering, node: int, op: Op) -> None:
+def lower_concat(lowering: RegionLowering, node: int, op: Op) -> None:
     """Each input is copied into its part of the output."""
-    out, values = low.result(Value(node)), [v for v in low.graph.inputs(node) if v is not None]
-    for value, part in zip(values, places(low, node, values, out), strict=True):
+    out, values = (
+        lowering.result(Value(node)),
+        [v for v in lowering.graph.inputs(node) if v is not None],
+    )
+    for value, part in zip(values, places(lowering, node, values, out), strict=True):
         # A producer may have written here already (compiler/lowering/build/output_placement.py).
-        if 0 not in part.shape and low.placed.get(value) != part:
-            low.copy(low.view(value), part, low.name(node), low.sources(node))
+        if 0 not in part.shape and lowering.placed.get(value) != part:
+            lowering.copy(lowering.view(value), part, lowering.name(node), lowering.sources(node))
 
 
-def lower_tile(low: RegionLowering, node: int, op: Op) -> None:
+def lower_tile(lowering: RegionLowering, node: int, op: Op) -> None:
     """Tile with known repeats: one copy whose source repeats by strides of 0."""
-    view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
-    repeats = known_list(low.graph, node, 1)
+    view, out = lowering.view(lowering.graph.input(node, 0)), lowering.result(Value(node))
+    repeats = known_list(lowering.graph, node, 1)
     assert repeats is not None
     repeats = [*[1] * (out.rank - len(repeats)), *repeats]
     extra = out.rank - view.rank
@@ -204,47 +209,55 @@ def lower_tile(low: RegionLowering, node: int, op: Op) -> None:
     source = View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
     target = reshape(out, shape)
     if target is None:
-        copied = low.region.allocate(out.dtype, shape, low.name(node))
-        low.copy(source, copied, low.name(node), low.sources(node))
+        copied = lowering.region.allocate(out.dtype, shape, lowering.name(node))
+        lowering.copy(source, copied, lowering.name(node), lowering.sources(node))
         back = reshape(copied, out.shape)
         assert back is not None
-        low.copy(back, out, low.name(node), low.sources(node))
+        lowering.copy(back, out, lowering.name(node), lowering.sources(node))
     else:
-        low.elementwise(identity(view.dtype), [source], [target], low.name(node), low.sources(node))
+        lowering.elementwise(
+            identity(view.dtype), [source], [target], lowering.name(node), lowering.sources(node)
+        )
 
 
-def lower_gather(low: RegionLowering, node: int, op: Gather1 | Gather7 | Gather) -> None:
+def lower_gather(lowering: RegionLowering, node: int, op: Gather1 | Gather7 | Gather) -> None:
     """Gather along a known axis: blocks picked by an index tensor; a single known one is a part of
     the data, such as the queries of a product that makes keys and values too."""
-    data = low.view(low.graph.input(node, 0))
-    axes = known_list(low.graph, node, 2)
+    data = lowering.view(lowering.graph.input(node, 0))
+    axes = known_list(lowering.graph, node, 2)
     assert axes is not None
     axis = normalize_axis(int(axes[0]), data.rank)
-    picked = known_list(low.graph, node, 1) or []
+    picked = known_list(lowering.graph, node, 1) or []
     size = data.shape[axis]
     if len(picked) == 1 and isinstance(size, int) and not isinstance(picked[0], Expr):
         at = int(picked[0])
         at += size if at < 0 else 0
-        part = reshape(take(data, axis, at, 1), low.shape(Value(node))) if 0 <= at < size else None
+        part = (
+            reshape(take(data, axis, at, 1), lowering.shape(Value(node)))
+            if 0 <= at < size
+            else None
+        )
         if part is not None:
-            keep(low, Value(node), part)
+            keep(lowering, Value(node), part)
             return
-    index = low.view(low.graph.input(node, 1))
+    index = lowering.view(lowering.graph.input(node, 1))
     outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
     if outer is None or inner is None:
-        data = low.contiguous(data, low.name(node))
+        data = lowering.contiguous(data, lowering.name(node))
         outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
         assert outer is not None and inner is not None
-    index = low.contiguous(index, low.name(node))
+    index = lowering.contiguous(index, lowering.name(node))
     count: Dim = 1
     for size in index.shape:
         count = count * size
     value = Value(node)
-    out = low.result(value)
+    out = lowering.result(value)
     flat = reshape(out, (outer[0], count, inner[0]))
     target = flat
     if target is None:
-        target = low.region.allocate(out.dtype, (outer[0], count, inner[0]), low.name(node))
+        target = lowering.region.allocate(
+            out.dtype, (outer[0], count, inner[0]), lowering.name(node)
+        )
     sizes = SizeCollector()
     spec = GatherSpec(
         outer=sizes(outer[0]),
@@ -256,13 +269,13 @@ def lower_gather(low: RegionLowering, node: int, op: Gather1 | Gather7 | Gather)
         out=sizes.operand(target, target.strides),
         out_of_range=op.out_of_range if isinstance(op, Gather) else "zeros",
     )
-    work = low.vectors(out.shape, out.dtype)
+    work = lowering.vectors(out.shape, out.dtype)
     views = [data, index, target]
-    low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
+    lowering.region.kernel(spec, sizes, views, work, lowering.name(node), lowering.sources(node))
     if flat is None:
         back = reshape(target, out.shape)
         assert back is not None
-        low.copy(back, out, low.name(node), low.sources(node))
+        lowering.copy(back, out, lowering.name(node), lowering.sources(node))
 
 
 def one_block(view: View, start: int, end: int) -> tuple[Dim, Dim] | None:

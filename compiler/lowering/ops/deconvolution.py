@@ -91,27 +91,27 @@ def refuse_deconvolution(graph: Graph, node: int, op: Transposed) -> str | None:
     return "a stride beyond the taps" if _phases_of(windows) is None else None
 
 
-def lower_deconvolution(low: RegionLowering, node: int, op: Transposed) -> None:
+def lower_deconvolution(lowering: RegionLowering, node: int, op: Transposed) -> None:
     """Emit the steps of a transposed convolution and of the elementwise chain behind it."""
-    data_value = low.graph.input(node, 0)
-    dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
-    operands, builder = Operands(low.shape(Value(node)), base=1), Builder()
+    data_value = lowering.graph.input(node, 0)
+    dtype, acc = lowering.tensor(data_value).dtype, accumulator(lowering.tensor(data_value).dtype)
+    operands, builder = Operands(lowering.shape(Value(node)), base=1), Builder()
     ref = builder.cast(builder.input(0, acc), dtype)
-    stored, ref = low.chain(builder, node, ref, operands)
+    stored, ref = lowering.chain(builder, node, ref, operands)
     epilogue = builder.finish(ref)
-    out = low.result(stored)
-    name = low.name(stored.node)
+    out = lowering.result(stored)
+    name = lowering.name(stored.node)
     target = out
     if not are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
-        target = channels_last(low, out.dtype, out.shape, name)
-    data = to_channels_last(low, low.view(data_value), low.name(data_value.node))
+        target = channels_last(lowering, out.dtype, out.shape, name)
+    data = to_channels_last(lowering, lowering.view(data_value), lowering.name(data_value.node))
 
-    source = low.constant_op(low.graph.input(node, 1))
+    source = lowering.constant_op(lowering.graph.input(node, 1))
     assert source is not None
     filters = source.data if op.grouped else source.data[None]
     # [G, C, O, kernel...] as a convolution has them: [G, O, C, kernel...].
     filters = filters.swapaxes(1, 2)
-    windows = windows_of(low.graph, node, op)
+    windows = windows_of(lowering.graph, node, op)
     axes = _phases_of(windows)
     assert axes is not None
     groups, outputs, channels = filters.shape[:3]
@@ -130,7 +130,7 @@ def lower_deconvolution(low: RegionLowering, node: int, op: Transposed) -> None:
         for axis, phase in enumerate(chosen):
             part = np.take(part, phase.taps, axis=3 + axis)
         views = [_every(v, chosen, steps) for v in walked]
-        job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
+        job = ConvolutionJob(lowering, node, stored, operands, epilogue, dtype, acc)
         job.extras = views[:-1]
         plain = Windows(
             part.shape[3:],
@@ -142,12 +142,12 @@ def lower_deconvolution(low: RegionLowering, node: int, op: Transposed) -> None:
         layout = job.layout(plain, outputs, grouped=True, depthwise=False)
         rounds = job.compute_dtype not in (None, dtype)
         kept = np.ascontiguousarray(part)
-        weights = low.array(kept, job.compute_dtype or dtype, layout, name, rounds=rounds)
+        weights = lowering.array(kept, job.compute_dtype or dtype, layout, name, rounds=rounds)
         counts = (groups, channels, outputs)
         job.window(data, weights, views[-1], plain, plain.pads_begin, layout, counts)
     if target != out:
-        low.copy(target, out, name, low.sources(stored.node))
-        low.views[stored] = target
+        lowering.copy(target, out, name, lowering.sources(stored.node))
+        lowering.views[stored] = target
 
 
 def _merge_phases(view: View, phases: Sequence[Phase], stride: int) -> View | None:

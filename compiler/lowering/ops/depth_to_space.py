@@ -13,30 +13,30 @@ from ..build.region_lowering import RegionLowering
 Arranging = DepthToSpace | SpaceToDepth | ShuffleChannels
 
 
-def lower_arranging(low: RegionLowering, node: int, op: Arranging) -> None:
+def lower_arranging(lowering: RegionLowering, node: int, op: Arranging) -> None:
     """Copy the elements of each output place from where they lie."""
-    split, order = split_axes(low, node, op)
-    name, sources = low.name(node), low.sources(node)
-    view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
+    split, order = split_axes(lowering, node, op)
+    name, sources = lowering.name(node), lowering.sources(node)
+    view, out = lowering.view(lowering.graph.input(node, 0)), lowering.result(Value(node))
     source = reshape(view, split)
     if source is None:
-        source = reshape(low.contiguous(view, name), split)
+        source = reshape(lowering.contiguous(view, name), split)
     assert source is not None
     source = permute(source, order)
     target = reshape(out, source.shape)
     if target is not None:
-        low.elementwise(identity(view.dtype), [source], [target], name, sources)
+        lowering.elementwise(identity(view.dtype), [source], [target], name, sources)
         return
-    copied = low.region.allocate(out.dtype, source.shape, name)
-    low.copy(source, copied, name, sources)
+    copied = lowering.region.allocate(out.dtype, source.shape, name)
+    lowering.copy(source, copied, name, sources)
     back = reshape(copied, out.shape)
     assert back is not None
-    low.copy(back, out, name, sources)
+    lowering.copy(back, out, name, sources)
 
 
-def split_axes(low: RegionLowering, node: int, op: Arranging) -> tuple[list[Dim], list[int]]:
+def split_axes(lowering: RegionLowering, node: int, op: Arranging) -> tuple[list[Dim], list[int]]:
     """The input's axes split into blocks, and the order in which they make up the output's."""
-    data, out = low.shape(low.graph.input(node, 0)), low.shape(Value(node))
+    data, out = lowering.shape(lowering.graph.input(node, 0)), lowering.shape(Value(node))
     if isinstance(op, ShuffleChannels):
         at = normalize_axis(op.axis, len(data))
         rest = data[at] // op.group

@@ -13,36 +13,38 @@ from ..build.region_lowering import Operands, RegionLowering
 from ..build.scalar_programs import node_program
 
 
-def lower_elementwise(low: RegionLowering, node: int, op: Elementwise | Group) -> None:
+def lower_elementwise(lowering: RegionLowering, node: int, op: Elementwise | Group) -> None:
     """One step for the node; constants of one element become part of the program."""
-    values = [v for v in low.graph.inputs(node) if v is not None]
+    values = [v for v in lowering.graph.inputs(node) if v is not None]
     outputs = [Value(node, i) for i in range(op.output_count())]
-    operands = Operands(low.shape(outputs[0]))
+    operands = Operands(lowering.shape(outputs[0]))
     builder = Builder()
     if not isinstance(op, Group):
-        shapes = op.operand_shapes(*(low.shape(v) for v in values))
+        shapes = op.operand_shapes(*(lowering.shape(v) for v in values))
     else:
-        shapes = tuple(low.shape(v) for v in values)
+        shapes = tuple(lowering.shape(v) for v in values)
     args: list[Ref] = []
     for value, shape in zip(values, shapes, strict=True):
-        if shape is not None and shape != low.shape(value):
-            view = broadcast_operand(low, low.view(value), shape)
+        if shape is not None and shape != lowering.shape(value):
+            view = broadcast_operand(lowering, lowering.view(value), shape)
             args.append(builder.input(operands.add(view), view.dtype))
         else:
-            args.append(low.expression(builder, value, operands))
-    refs = builder.inline(node_program(low.graph, node), *args)
-    outs = [low.result(v) for v in outputs]
+            args.append(lowering.expression(builder, value, operands))
+    refs = builder.inline(node_program(lowering.graph, node), *args)
+    outs = [lowering.result(v) for v in outputs]
     nodes = dict.fromkeys((*operands.nodes, node))
     program = builder.finish(
         *(builder.cast_stored(r, o.dtype) for r, o in zip(refs, outs, strict=True))
     )
-    low.elementwise(program, operands.views, outs, low.name(node), low.sources(*nodes))
+    lowering.elementwise(
+        program, operands.views, outs, lowering.name(node), lowering.sources(*nodes)
+    )
 
 
-def broadcast_operand(low: RegionLowering, view: View, shape: tuple[object, ...]) -> View:
-    """The operand under the shape that broadcasting sees (a slope that stands on axis 1)."""
+def broadcast_operand(lowering: RegionLowering, view: View, shape: tuple[object, ...]) -> View:
+    """The operand under the shape that broadcasting sees (a slope that is aligned to axis 1)."""
     found = reshape(view, shape)  # type: ignore[arg-type]
     if found is None:
-        found = reshape(low.contiguous(view, "operand"), shape)  # type: ignore[arg-type]
+        found = reshape(lowering.contiguous(view, "operand"), shape)  # type: ignore[arg-type]
     assert found is not None
     return replace(found)

@@ -66,17 +66,20 @@ def refuse_ordered(graph: Graph, node: int, op: CumSum | TopK1) -> str | None:
     return None
 
 
-def lower_batched_gather(low: RegionLowering, node: int, op: Gather7 | Gather) -> None:
+def lower_batched_gather(lowering: RegionLowering, node: int, op: Gather7 | Gather) -> None:
     """Gather where leading axes of the indices go along with those of the data."""
-    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
-    (axis,) = known_list(low.graph, node, 2) or (0,)
+    data, index = (
+        lowering.view(lowering.graph.input(node, 0)),
+        lowering.view(lowering.graph.input(node, 1)),
+    )
+    (axis,) = known_list(lowering.graph, node, 2) or (0,)
     at = normalize_axis(int(axis), data.rank)
     batch = normalize_axis(int(op.batch_dims), index.rank + 1)
     more = index.rank - batch - 1
     places = [i if i < at else None if i == at else i + more for i in range(data.rank)]
-    out = low.result(Value(node))
+    out = lowering.result(Value(node))
     _step(
-        low,
+        lowering,
         node,
         _broadcast_for_indices(data, out.shape, places),
         [
@@ -89,56 +92,62 @@ def lower_batched_gather(low: RegionLowering, node: int, op: Gather7 | Gather) -
     )
 
 
-def lower_gather_elements(low: RegionLowering, node: int, op: GatherElements) -> None:
+def lower_gather_elements(lowering: RegionLowering, node: int, op: GatherElements) -> None:
     """An index for every element of the result."""
-    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
+    data, index = (
+        lowering.view(lowering.graph.input(node, 0)),
+        lowering.view(lowering.graph.input(node, 1)),
+    )
     at = normalize_axis(int(op.axis), data.rank)
     moving = _broadcast_for_indices(data, index.shape, _all_but(data, at))
-    _step(low, node, moving, [index], low.result(Value(node)))
+    _step(lowering, node, moving, [index], lowering.result(Value(node)))
 
 
-def lower_gather_points(low: RegionLowering, node: int, op: AnyGatherND) -> None:
+def lower_gather_points(lowering: RegionLowering, node: int, op: AnyGatherND) -> None:
     """GatherND: the last axis of the indices is a point in the data."""
-    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
-    out = low.result(Value(node))
+    data, index = (
+        lowering.view(lowering.graph.input(node, 0)),
+        lowering.view(lowering.graph.input(node, 1)),
+    )
+    out = lowering.result(Value(node))
     moving, indices = _points(data, index, out.shape, int(op.batch_dims))
-    _step(low, node, moving, indices, out)
+    _step(lowering, node, moving, indices, out)
 
 
-def lower_scatter_elements(low: RegionLowering, node: int, op: ScatterElementsUpdate3) -> None:
+def lower_scatter_elements(lowering: RegionLowering, node: int, op: ScatterElementsUpdate3) -> None:
     """An index for every element of the updates."""
-    index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
-    (axis,) = known_list(low.graph, node, 3) or (0,)
-    out = _copy_data(low, node)
+    index, updates = (lowering.view(lowering.graph.input(node, port)) for port in (1, 2))
+    (axis,) = known_list(lowering.graph, node, 3) or (0,)
+    out = _copy_data(lowering, node)
     moving = _broadcast_for_indices(
         out, index.shape, _all_but(out, normalize_axis(int(axis), out.rank))
     )
     combine = _combine(op)
-    _step(low, node, updates, [index], moving, put=True, combine=combine)
+    _step(lowering, node, updates, [index], moving, put=True, combine=combine)
 
 
-def lower_scatter_points(low: RegionLowering, node: int, op: ScatterNDUpdate4) -> None:
+def lower_scatter_points(lowering: RegionLowering, node: int, op: ScatterNDUpdate4) -> None:
     """ScatterND: the last axis of the indices is a point in the data."""
-    index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
-    out = _copy_data(low, node)
+    index, updates = (lowering.view(lowering.graph.input(node, port)) for port in (1, 2))
+    out = _copy_data(lowering, node)
     moving, indices = _points(out, index, (*index.shape[:-1], *out.shape[index_depth(index) :]), 0)
     shape = moving.shape[: len(moving.shape) - len(indices)]
     data, combine = broadcast_to(updates, shape), _combine(op)
-    _step(low, node, data, indices, moving, put=True, combine=combine)
+    _step(lowering, node, data, indices, moving, put=True, combine=combine)
 
 
-def lower_scatter_slices(low: RegionLowering, node: int, op: Op) -> None:
+def lower_scatter_slices(lowering: RegionLowering, node: int, op: Op) -> None:
     """ScatterUpdate: an index for every slice of the updates along one axis."""
-    index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
-    (axis,) = known_list(low.graph, node, 3) or (0,)
-    out = _copy_data(low, node)
+    index, updates = (lowering.view(lowering.graph.input(node, port)) for port in (1, 2))
+    (axis,) = known_list(lowering.graph, node, 3) or (0,)
+    out = _copy_data(lowering, node)
     at = normalize_axis(int(axis), out.rank)
     more = index.rank - 1
     shape = (*out.shape[:at], *index.shape, *out.shape[at + 1 :])
     places = [i if i < at else None if i == at else i + more for i in range(out.rank)]
     spread = _broadcast_along(index, shape, [at + i for i in range(index.rank)])
     _step(
-        low,
+        lowering,
         node,
         broadcast_to(updates, shape),
         [spread],
@@ -147,12 +156,12 @@ def lower_scatter_slices(low: RegionLowering, node: int, op: Op) -> None:
     )
 
 
-def lower_scan(low: RegionLowering, node: int, op: CumSum) -> None:
+def lower_scan(lowering: RegionLowering, node: int, op: CumSum) -> None:
     """CumSum and CumProd along a known axis."""
-    value = low.graph.input(node, 0)
-    axis = int((known_list(low.graph, node, 1) or [0])[0])
-    order = _move_axis_last(rank_of(low.graph, value), axis)
-    data, out = permute(low.view(value), order), permute(low.result(Value(node)), order)
+    value = lowering.graph.input(node, 0)
+    axis = int((known_list(lowering.graph, node, 1) or [0])[0])
+    order = _move_axis_last(rank_of(lowering.graph, value), axis)
+    data, out = permute(lowering.view(value), order), permute(lowering.result(Value(node)), order)
     sizes = SizeCollector()
     spec = ScanSpec(
         sizes.all(data.shape[:-1]),
@@ -163,16 +172,18 @@ def lower_scan(low: RegionLowering, node: int, op: CumSum) -> None:
         exclusive=op.exclusive,
         reverse=op.reverse,
     )
-    work = low.vectors(data.shape, data.dtype) * 8
-    low.region.kernel(spec, sizes, [data, out], work, low.name(node), low.sources(node))
+    work = lowering.vectors(data.shape, data.dtype) * 8
+    lowering.region.kernel(
+        spec, sizes, [data, out], work, lowering.name(node), lowering.sources(node)
+    )
 
 
-def lower_rank(low: RegionLowering, node: int, op: TopK1) -> None:
+def lower_rank(lowering: RegionLowering, node: int, op: TopK1) -> None:
     """TopK along its axis."""
-    value = low.graph.input(node, 0)
-    order = _move_axis_last(rank_of(low.graph, value), op.axis)
-    data = permute(low.view(value), order)
-    values, indices = (permute(low.result(Value(node, i)), order) for i in (0, 1))
+    value = lowering.graph.input(node, 0)
+    order = _move_axis_last(rank_of(lowering.graph, value), op.axis)
+    data = permute(lowering.view(value), order)
+    values, indices = (permute(lowering.result(Value(node, i)), order) for i in (0, 1))
     sizes = SizeCollector()
     spec = TopKSpec(
         sizes.all(data.shape[:-1]),
@@ -182,9 +193,9 @@ def lower_rank(low: RegionLowering, node: int, op: TopK1) -> None:
         largest=op.mode.lower() == "max",
         by_index=op.sort.lower() == "index",
     )
-    work = low.vectors(data.shape, data.dtype) * 16
+    work = lowering.vectors(data.shape, data.dtype) * 16
     views = [data, values, indices]
-    low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
+    lowering.region.kernel(spec, sizes, views, work, lowering.name(node), lowering.sources(node))
 
 
 def _combine(op: Op) -> str:
@@ -211,7 +222,7 @@ def _all_but(view: View, axis: int) -> list[int | None]:
 
 
 def _broadcast_along(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
-    """The view over `shape`: its axis i goes along axis places[i], and stands still elsewhere."""
+    """The view over `shape`: its axis i follows axis places[i], with stride 0 elsewhere."""
     strides: list[Dim] = [0] * len(shape)
     for stride, place in zip(view.strides, places, strict=True):
         if place is not None:
@@ -243,15 +254,20 @@ def _points(view: View, index: View, shape: Sequence[Dim], batch: int) -> tuple[
     ]
 
 
-def _copy_data(low: RegionLowering, node: int) -> View:
+def _copy_data(lowering: RegionLowering, node: int) -> View:
     """The result, with the data in it."""
-    out = low.result(Value(node))
-    low.copy(low.view(low.graph.input(node, 0)), out, low.name(node), low.sources(node))
+    out = lowering.result(Value(node))
+    lowering.copy(
+        lowering.view(lowering.graph.input(node, 0)),
+        out,
+        lowering.name(node),
+        lowering.sources(node),
+    )
     return out
 
 
 def _step(
-    low: RegionLowering,
+    lowering: RegionLowering,
     node: int,
     data: View,
     indices: Sequence[View],
@@ -275,6 +291,6 @@ def _step(
         out_of_range,
         combine,
     )
-    work = 1 if put else low.vectors(moving.shape[:depth], out.dtype)
+    work = 1 if put else lowering.vectors(moving.shape[:depth], out.dtype)
     views = [data, *indices, out]
-    low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
+    lowering.region.kernel(spec, sizes, views, work, lowering.name(node), lowering.sources(node))

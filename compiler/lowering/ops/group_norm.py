@@ -32,65 +32,69 @@ def refuse_groups(graph: Graph, node: int, op: GroupNormalization) -> str | None
     return refuse_row(graph.tensor(data).dtype)
 
 
-def lower_groups(low: RegionLowering, node: int, op: GroupNormalization) -> None:
+def lower_groups(lowering: RegionLowering, node: int, op: GroupNormalization) -> None:
     """Emit the steps of a GroupNormalization, and the chain behind it."""
-    value = low.graph.input(node, 0)
-    mean, factor = _statistics(low, node, op)
+    value = lowering.graph.input(node, 0)
+    mean, factor = _statistics(lowering, node, op)
     acc = mean.dtype
-    b, operands = Builder(), Operands(low.shape(value))
-    ref = b.cast(low.expression(b, value, operands), acc)
+    b, operands = Builder(), Operands(lowering.shape(value))
+    ref = b.cast(lowering.expression(b, value, operands), acc)
     ref = b.op("sub", ref, b.input(operands.add(mean), acc))
     ref = b.op("mul", ref, b.input(operands.add(factor), acc))
     for port, name, neutral in ((1, "mul", 1), (2, "add", 0)):
-        given = low.graph.input(node, port)
-        known = low.constant_op(given)
+        given = lowering.graph.input(node, port)
+        known = lowering.constant_op(given)
         if known is None or not np.all(known.data == neutral):
-            term = b.input(operands.add(_per_channel(low, given, node)), low.tensor(given).dtype)
+            term = b.input(
+                operands.add(_per_channel(lowering, given, node)), lowering.tensor(given).dtype
+            )
             ref = b.op(name, ref, b.cast(term, acc))
-    stored, ref = low.chain(b, node, b.cast(ref, low.tensor(value).dtype), operands)
-    out = low.result(stored)
+    stored, ref = lowering.chain(b, node, b.cast(ref, lowering.tensor(value).dtype), operands)
+    out = lowering.result(stored)
     program = b.finish(b.cast_stored(ref, out.dtype))
-    sources = low.sources(*dict.fromkeys((node, *operands.nodes)))
-    low.elementwise(program, operands.views, [out], low.name(stored.node), sources)
+    sources = lowering.sources(*dict.fromkeys((node, *operands.nodes)))
+    lowering.elementwise(program, operands.views, [out], lowering.name(stored.node), sources)
 
 
-def _per_channel(low: RegionLowering, value: Value, node: int) -> View:
+def _per_channel(lowering: RegionLowering, value: Value, node: int) -> View:
     """A vector of channels as it broadcasts to the data."""
-    rank, (channels,) = len(low.shape(Value(node))), low.shape(value)
-    view = low.contiguous(low.view(value), low.name(value.node))
+    rank, (channels,) = len(lowering.shape(Value(node))), lowering.shape(value)
+    view = lowering.contiguous(lowering.view(value), lowering.name(value.node))
     found = reshape(view, (channels, *(1,) * (rank - 2)))
     assert found is not None
     return found
 
 
-def _statistics(low: RegionLowering, node: int, op: GroupNormalization) -> tuple[View, View]:
+def _statistics(lowering: RegionLowering, node: int, op: GroupNormalization) -> tuple[View, View]:
     """Means, and 1 / sqrt(variance + epsilon), as they broadcast to the data."""
-    value = low.graph.input(node, 0)
-    data, shape = low.view(value), low.shape(value)
+    value = lowering.graph.input(node, 0)
+    data, shape = lowering.view(value), lowering.shape(value)
     channels, groups = shape[1], op.num_groups
     assert isinstance(channels, int)
-    acc = computing_dtype(low.tensor(value).dtype)
+    acc = computing_dtype(lowering.tensor(value).dtype)
     several = 1 < groups < channels
     by_channel = several and data.strides[1] == 1
 
     def reduce_groups(squares: View | None, last: Program, name: str) -> View:
         """One number per group, as it broadcasts: the mean of the data, or of its squares about
         `squares`, put through `last`."""
-        made = low.region.allocate(acc, (shape[0], groups), name)
+        made = lowering.region.allocate(acc, (shape[0], groups), name)
         walked = [data] if squares is None else [data, broadcast_to(squares, shape)]
         prologue = _build_statistic([v.dtype for v in walked], acc)
         if by_channel:
-            part = low.region.allocate(DType.f64, shape[:2], name)
-            _reduce(low, node, walked, part, prologue, _mean(None, DType.f64))
+            part = lowering.region.allocate(DType.f64, shape[:2], name)
+            _reduce(lowering, node, walked, part, prologue, _mean(None, DType.f64))
             walked, prologue = [part], identity(DType.f64)
         split = [_split_groups(v, groups, channels // groups) for v in walked]
-        _reduce(low, node, split, made, prologue, last)
+        _reduce(lowering, node, split, made, prologue, last)
         whole = (
-            _expand_to_channels(low, made, channels, name, low.sources(node)) if several else made
+            _expand_to_channels(lowering, made, channels, name, lowering.sources(node))
+            if several
+            else made
         )
         return _append_unit_axes(whole, len(shape))
 
-    name = low.name(node)
+    name = lowering.name(node)
     mean = reduce_groups(None, _mean(None, acc), f"{name}/mean")
     return mean, reduce_groups(mean, _mean(op.epsilon, acc), f"{name}/deviation")
 
@@ -129,33 +133,47 @@ def _split_groups(view: View, groups: int, each: int) -> View:
 
 
 def _reduce(
-    low: RegionLowering, node: int, views: list[View], out: View, prologue: Program, last: Program
+    lowering: RegionLowering,
+    node: int,
+    views: list[View],
+    out: View,
+    prologue: Program,
+    last: Program,
 ) -> None:
     """A step that sums all axes behind the first two, neighbours last."""
-    name, rank = low.name(node), views[0].rank
+    name, rank = lowering.name(node), views[0].rank
     rest = list(range(2, rank))
     near = [i for i in rest if views[0].strides[i] == 1]
     order = [0, 1, *(i for i in rest if i not in near[:1]), *near[:1]]
     walked = [permute(v, order) for v in views]
-    work = low.vectors(views[0].shape, DType.f64) * 2
+    work = lowering.vectors(views[0].shape, DType.f64) * 2
     kept: Sequence[Dim] = out.strides
     add_reduction(
-        low, "sum", rest, walked, out, kept, (prologue, last), work, name, low.sources(node)
+        lowering,
+        "sum",
+        rest,
+        walked,
+        out,
+        kept,
+        (prologue, last),
+        work,
+        name,
+        lowering.sources(node),
     )
 
 
 def _expand_to_channels(
-    low: RegionLowering, made: View, channels: int, name: str, sources: Sequence[str]
+    lowering: RegionLowering, made: View, channels: int, name: str, sources: Sequence[str]
 ) -> View:
     """One number per group as one per channel."""
     rows, groups = made.shape
     assert isinstance(groups, int)
     each = channels // groups
-    out = low.region.allocate(made.dtype, (rows, channels), name)
+    out = lowering.region.allocate(made.dtype, (rows, channels), name)
     source = View(made.buffer, made.dtype, (rows, groups, each), (*made.strides, 0), made.offset)
     target = reshape(out, (rows, groups, each))
     assert target is not None
-    low.copy(source, target, name, sources)
+    lowering.copy(source, target, name, sources)
     return out
 
 

@@ -33,44 +33,44 @@ def refuse_matmul(low_dtype: DType) -> str | None:
 
 
 def rounded_factors(options: Options, dtype: DType) -> DType | None:
-    """The type that factors of `dtype` are rounded to: bf16 for f32 if the caller asks for it."""
+    """The type that factors of `dtype` are rounded to: bf16 for f32 if the caller requests it."""
     return DType.bf16 if options.precision == "bf16" and dtype is DType.f32 else None
 
 
-def lower_matmul(low: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
+def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
     """Emit the step of a product and of the elementwise chain behind it."""
-    inputs = low.graph.inputs(node)
+    inputs = lowering.graph.inputs(node)
     a_value, b_value = inputs[0], inputs[1]
     assert a_value is not None and b_value is not None
     out_value = Value(node)
-    dtype, acc = low.tensor(a_value).dtype, accumulator(low.tensor(a_value).dtype)
+    dtype, acc = lowering.tensor(a_value).dtype, accumulator(lowering.tensor(a_value).dtype)
 
-    a_rank, b_rank = len(low.shape(a_value)), len(low.shape(b_value))
-    read = low.skip_conversion(a_value)
-    a_blocks = low.divided.get(read) if read not in low.views else None
-    a_view = a_blocks.plain if a_blocks else low.view(a_value)
-    a_cast = low.cast(a_view, a_value)
+    a_rank, b_rank = len(lowering.shape(a_value)), len(lowering.shape(b_value))
+    read = lowering.skip_conversion(a_value)
+    a_blocks = lowering.divided.get(read) if read not in lowering.views else None
+    a_view = a_blocks.plain if a_blocks else lowering.view(a_value)
+    a_cast = lowering.cast(a_view, a_value)
     a = matrix(a_view, op.transpose_a, column=False)
-    n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
+    n = lowering.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
-    factors = rounded_factors(low.options, dtype)
-    weight, b_cast = compressed_weight(low.graph, node), None
+    factors = rounded_factors(lowering.options, dtype)
+    weight, b_cast = compressed_weight(lowering.graph, node), None
     scaling: list[View] = []
     if weight is None:
-        b, packed, b_cast = right_operand(low, b_value, op.transpose_b, factors)
+        b, packed, b_cast = right_operand(lowering, b_value, op.transpose_b, factors)
     else:
-        b, packed, scaling = compressed_operand(low, weight, low.name(b_value.node))
+        b, packed, scaling = compressed_operand(lowering, weight, lowering.name(b_value.node))
     if not isinstance(k, int):
         k = b.shape[-2]  # the size that is known is the one that panels have
     m = a.shape[-2]
 
-    shape = low.shape(out_value)
+    shape = lowering.shape(out_value)
     operands = Operands(shape, base=1)
     builder = Builder()
-    ref = own_epilogue(low, builder, node, operands, dtype, acc)
-    stored, ref = low.chain(builder, node, ref, operands)
-    blocks = low.divided.get(stored)
-    out = blocks.plain if blocks else low.result(stored)
+    ref = own_epilogue(lowering, builder, node, operands, dtype, acc)
+    stored, ref = lowering.chain(builder, node, ref, operands)
+    blocks = lowering.divided.get(stored)
+    out = blocks.plain if blocks else lowering.result(stored)
     epilogue = builder.finish(builder.cast_stored(ref, out.dtype))
 
     def expand(view: View) -> View:
@@ -82,8 +82,8 @@ def lower_matmul(low: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteg
     batch = out_.shape[:-2]
     a = broadcast_to(a, (*batch, m, k))
     b = broadcast_to(b, (*batch, *b.shape[-2:]))
-    a_zero_point = zero_points(low, node, 2, (*batch, m, 1))
-    b_zero_point = zero_points(low, node, 3, (*batch, 1, n))
+    a_zero_point = zero_points(lowering, node, 2, (*batch, m, 1))
+    b_zero_point = zero_points(lowering, node, 3, (*batch, 1, n))
     zeros = [z for z in (a_zero_point, b_zero_point) if z is not None]
 
     walked = [a, b, out_, *extras, *zeros]
@@ -93,7 +93,7 @@ def lower_matmul(low: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteg
     joined = join_rows((*batch, m), walked, lie, unseen, packs=packs)
     if joined is None:
         # The result's rows are divided in another way.
-        lie[0], walked[0] = None, broadcast_to(low.view(a_value), (*batch, m, k))
+        lie[0], walked[0] = None, broadcast_to(lowering.view(a_value), (*batch, m, k))
         joined = join_rows((*batch, m), walked, lie, unseen, packs=False)
         assert joined is not None
     *batch_axes, m = joined.axes
@@ -135,27 +135,29 @@ def lower_matmul(low: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteg
         out_n_split=sizes.add_split(columns[2]),
     )
     work = product_work(
-        low, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)
+        lowering, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)
     )
-    found = [conversion_of(low.graph, low.fusion, v) for v in (a_value, b_value)]
+    found = [conversion_of(lowering.graph, lowering.fusion, v) for v in (a_value, b_value)]
     converted = [n for n in found if n is not None]
-    low.region.kernel(
+    lowering.region.kernel(
         spec,
         sizes,
         [walked[0], b, *zeros, *extras, *scaling, out_],
         work,
-        low.name(stored.node),
-        low.sources(node, *converted, *dict.fromkeys(operands.nodes)),
+        lowering.name(stored.node),
+        lowering.sources(node, *converted, *dict.fromkeys(operands.nodes)),
     )
 
 
-def zero_points(low: RegionLowering, node: int, port: int, shape: Sequence[Dim]) -> View | None:
+def zero_points(
+    lowering: RegionLowering, node: int, port: int, shape: Sequence[Dim]
+) -> View | None:
     """The zero points of a product of bytes as they walk the rows, or columns, of the product."""
-    op, inputs = low.graph.op(node), low.graph.inputs(node)
+    op, inputs = lowering.graph.op(node), lowering.graph.inputs(node)
     value = inputs[port] if isinstance(op, MatMulInteger) and port < len(inputs) else None
     if value is None or not isinstance(op, MatMulInteger):
         return None
-    view = low.view(value)
+    view = lowering.view(value)
     if view.rank > 1:
         view = matrix(view, (op.transpose_a, op.transpose_b)[port - 2], column=False)
     return broadcast_to(view, shape)
@@ -170,7 +172,7 @@ def matrix(view: View, transpose: bool, *, column: bool) -> View:
 
 
 def right_operand(
-    low: RegionLowering, value: Value, transpose: bool, factors: DType | None
+    lowering: RegionLowering, value: Value, transpose: bool, factors: DType | None
 ) -> tuple[View, PackedB | None, DType | None]:
     """The right operand: a constant's packed panels where a kernel wants them, else a view.
 
@@ -178,11 +180,11 @@ def right_operand(
     (plan/packing/panel_params.py). Its last two strides mean nothing and are 0. Its elements are
     stored as `factors`. Last comes the type that a view's elements are to be converted to.
     """
-    op, dtype = low.constant_op(value), low.tensor(value).dtype
+    op, dtype = lowering.constant_op(value), lowering.tensor(value).dtype
     if op is not None and len(op.shape) >= 2:
         k, n = (op.data.shape[i] for i in ((-1, -2) if transpose else (-2, -1)))
-        layout = packed_layout(k, n, dtype, low.target, factors)
-        view = None if layout is None else low.constant(value, layout, transpose, factors)
+        layout = packed_layout(k, n, dtype, lowering.target, factors)
+        view = None if layout is None else lowering.constant(value, layout, transpose, factors)
         if layout is not None and view is not None:
             batch = view.shape[:-2]
             step: Dim = PackedLayout.of(layout, k, n).size
@@ -191,39 +193,39 @@ def right_operand(
                 strides.insert(0, 0 if size == 1 else step)
                 step = step * size
             return View(view.buffer, view.dtype, (*batch, k, n), tuple(strides)), layout, None
-    view, cast = low.factor(value)
+    view, cast = lowering.factor(value)
     return matrix(view, transpose, column=True), None, cast
 
 
 def product_work(
-    low: RegionLowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int
+    lowering: RegionLowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int
 ) -> Dim:
     """The work of a product in vector operations: its multiply-adds, or, where few rows or columns
     share a matrix, reading it. A line from the outer caches takes as long as some four
     operations."""
-    arithmetic = product([*batch, m, n, k]) // max(1, low.target.vector_bits // bits)
+    arithmetic = product([*batch, m, n, k]) // max(1, lowering.target.vector_bits // bits)
     reading = product([*batch, n + m, k]) * bits // 8 // LINE_BYTES * LINE_COST
     return maximum(arithmetic, reading) + 1
 
 
 def own_epilogue(
-    low: RegionLowering, b: Builder, node: int, operands: Operands, dtype: DType, acc: DType
+    lowering: RegionLowering, b: Builder, node: int, operands: Operands, dtype: DType, acc: DType
 ) -> Ref:
     """What the operation itself does with the accumulator (alpha, beta * C, activation)."""
-    op = low.graph.op(node)
+    op = lowering.graph.op(node)
     start = b.input(0, acc)
     if isinstance(op, MatMulInteger):
         return start
     if isinstance(op, MatMul):
         return b.cast(start, dtype)
     assert isinstance(op, Gemm)
-    inputs = low.graph.inputs(node)
+    inputs = lowering.graph.inputs(node)
     c_value = inputs[2] if len(inputs) > 2 else None
     with_c = c_value is not None and op.beta != 0
     program = op.epilogue(dtype, acc, with_c=with_c)
     args = [start]
     if with_c:
         assert c_value is not None
-        args.append(low.expression(b, c_value, operands))
+        args.append(lowering.expression(b, c_value, operands))
     (ref,) = b.inline(program, *args)
     return ref

@@ -51,15 +51,15 @@ def adaptive_windows(graph: Graph, node: int) -> Windows | None:
     return Windows.of(pieces, pieces, (), (), (), "explicit")
 
 
-def lower_pool(low: RegionLowering, node: int, op: AnyPool) -> None:
+def lower_pool(lowering: RegionLowering, node: int, op: AnyPool) -> None:
     """Emit the step of a pool."""
-    value, name = low.graph.input(node, 0), low.name(node)
+    value, name = lowering.graph.input(node, 0), lowering.name(node)
     if not isinstance(op, AdaptiveAvgPool):
         windows = op.windows()
-    elif (windows := adaptive_windows(low.graph, node)) is None:
-        lower_adaptive(low, node, op)
+    elif (windows := adaptive_windows(lowering.graph, node)) is None:
+        lower_adaptive(lowering, node, op)
         return
-    dtype = low.tensor(value).dtype
+    dtype = lowering.tensor(value).dtype
     mean = isinstance(op, AvgPool1 | AdaptiveAvgPool)
     acc = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype
     counted = "window"
@@ -67,11 +67,11 @@ def lower_pool(low: RegionLowering, node: int, op: AnyPool) -> None:
         torch = windows.rounding == "ceil_torch"
         counted = "data" if op.exclude_pad else "padded" if torch else "window"
 
-    data = to_channels_last(low, low.view(value), low.name(value.node))
-    out = low.result(Value(node))
+    data = to_channels_last(lowering, lowering.view(value), lowering.name(value.node))
+    out = lowering.result(Value(node))
     target = out
     if not are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
-        target = channels_last(low, out.dtype, out.shape, name)
+        target = channels_last(lowering, out.dtype, out.shape, name)
     pads = paddings(windows, data.shape[2:], out.shape[2:])
     builder = Builder()
     ref = builder.input(0, acc)
@@ -94,8 +94,8 @@ def lower_pool(low: RegionLowering, node: int, op: AnyPool) -> None:
         acc=acc,
         epilogue=builder.finish(builder.cast_stored(builder.cast(ref, dtype), out.dtype)),
     )
-    work = low.vectors(out.shape, dtype) * product(kernel)
-    low.region.kernel(spec, sizes, [data, target], work, name, low.sources(node))
+    work = lowering.vectors(out.shape, dtype) * product(kernel)
+    lowering.region.kernel(spec, sizes, [data, target], work, name, lowering.sources(node))
     if target != out:
-        low.copy(target, out, name, low.sources(node))
-        low.views[Value(node)] = target
+        lowering.copy(target, out, name, lowering.sources(node))
+        lowering.views[Value(node)] = target

@@ -69,32 +69,32 @@ def is_whole(graph: Graph, node: int, port: int) -> bool:
     return known is not None and all(are_equal(n, time) for n in known.reshape(-1).tolist())
 
 
-def lower_recurrent(low: RegionLowering, node: int, op: Sequence) -> None:
+def lower_recurrent(lowering: RegionLowering, node: int, op: Sequence) -> None:
     """Emit the product of the inputs and the loop over time."""
-    inputs, (lengths_port, w_port) = low.graph.inputs(node), ports_of(op)
+    inputs, (lengths_port, w_port) = lowering.graph.inputs(node), ports_of(op)
     w, r = inputs[w_port], inputs[w_port + 1]
     b = inputs[w_port + 2] if len(inputs) > w_port + 2 else None
     assert w is not None and r is not None
-    name, sources = low.name(node), low.sources(node)
+    name, sources = lowering.name(node), lowering.sources(node)
     hidden, count = op.hidden_size, op.directions()
-    bias = low.view(b) if b is not None else None
-    x = project(low, node, low.view(low.graph.input(node, 0)), w, bias)
+    bias = lowering.view(b) if b is not None else None
+    x = project(lowering, node, lowering.view(lowering.graph.input(node, 0)), w, bias)
 
     states = [
-        make_rows_contiguous(low, low.view(low.graph.input(node, 1 + i)), name)
+        make_rows_contiguous(lowering, lowering.view(lowering.graph.input(node, 1 + i)), name)
         for i in range(op.states)
     ]
     lengths = None
-    if not is_whole(low.graph, node, lengths_port):
-        lengths = low.view(low.graph.input(node, lengths_port))
-    vectors = vectors_of(low, node, op, bias)
-    factors = rounded_factors(low.options, x.dtype)
-    lanes = low.target.lanes(32)
-    packed = PackedGates(op.gates * lanes, op.gates, cell_depth(low.target, factors))
-    weights = panels(low, r, packed, (count, hidden, packed.columns(hidden)), factors)
-    results = [low.result(v) for v in low.graph.values(node)]
+    if not is_whole(lowering.graph, node, lengths_port):
+        lengths = lowering.view(lowering.graph.input(node, lengths_port))
+    vectors = vectors_of(lowering, node, op, bias)
+    factors = rounded_factors(lowering.options, x.dtype)
+    lanes = lowering.target.lanes(32)
+    packed = PackedGates(op.gates * lanes, op.gates, cell_depth(lowering.target, factors))
+    weights = panels(lowering, r, packed, (count, hidden, packed.columns(hidden)), factors)
+    results = [lowering.result(v) for v in lowering.graph.values(node)]
     outs = [
-        v if are_equal(v.strides[-1], 1) else low.region.allocate(v.dtype, v.shape, name)
+        v if are_equal(v.strides[-1], 1) else lowering.region.allocate(v.dtype, v.shape, name)
         for v in results
     ]
     backwards = op.direction.lower() == "reverse"
@@ -119,18 +119,21 @@ def lower_recurrent(low: RegionLowering, node: int, op: Sequence) -> None:
         compute_dtype=factors,
     )
     work = product([*x.shape, -(-hidden // lanes)]) // packed.kr + 1
-    low.region.kernel(spec, sizes, views, work, name, sources)
+    lowering.region.kernel(spec, sizes, views, work, name, sources)
     for made, wanted in zip(outs, results, strict=True):
         if made != wanted:
-            low.copy(made, wanted, name, sources)
+            lowering.copy(made, wanted, name, sources)
 
 
-def vectors_of(low: RegionLowering, node: int, op: Sequence, bias: View | None) -> list[View]:
+def vectors_of(lowering: RegionLowering, node: int, op: Sequence, bias: View | None) -> list[View]:
     """The vectors besides the gates (recurrent_step.py), [D, H] each."""
     linear = isinstance(op, GRUSequence) and op.linear_before_reset
-    peepholes = peepholes_of(low.graph, node)
+    peepholes = peepholes_of(lowering.graph, node)
     if peepholes is not None:
-        source, parts = make_rows_contiguous(low, low.view(peepholes), low.name(node)), range(3)
+        source, parts = (
+            make_rows_contiguous(lowering, lowering.view(peepholes), lowering.name(node)),
+            range(3),
+        )
     elif bias is not None and linear:
         source, parts = bias, range(3, 4)
     else:
@@ -142,20 +145,20 @@ def vectors_of(low: RegionLowering, node: int, op: Sequence, bias: View | None) 
     ]
 
 
-def make_rows_contiguous(low: RegionLowering, view: View, name: str) -> View:
+def make_rows_contiguous(lowering: RegionLowering, view: View, name: str) -> View:
     """The view, copied where its last axis is not contiguous."""
-    return view if are_equal(view.strides[-1], 1) else copy_contiguous(low, view, name)
+    return view if are_equal(view.strides[-1], 1) else copy_contiguous(lowering, view, name)
 
 
-def copy_contiguous(low: RegionLowering, view: View, name: str) -> View:
+def copy_contiguous(lowering: RegionLowering, view: View, name: str) -> View:
     """A contiguous copy."""
-    target = low.region.allocate(view.dtype, view.shape, name)
-    low.copy(view, target, name, (name,))
+    target = lowering.region.allocate(view.dtype, view.shape, name)
+    lowering.copy(view, target, name, (name,))
     return target
 
 
 def panels(
-    low: RegionLowering,
+    lowering: RegionLowering,
     value: Value,
     packed: PackedB | PackedGates,
     matrices: tuple[int, int, int],
@@ -163,32 +166,32 @@ def panels(
 ) -> View:
     """A constant [..., N, K] as panels of its transpose: (count, K, N) of its `matrices`; stored as
     `factors`."""
-    view = low.constant(value, packed, isinstance(packed, PackedB), factors)
+    view = lowering.constant(value, packed, isinstance(packed, PackedB), factors)
     assert view is not None
     count, k, n = matrices
     total = count * PackedLayout.of(packed, k, n).size
     return View(view.buffer, view.dtype, (total,), (1,))
 
 
-def project(low: RegionLowering, node: int, x: View, w: Value, bias: View | None) -> View:
+def project(lowering: RegionLowering, node: int, x: View, w: Value, bias: View | None) -> View:
     """x * W^T + b of every step and direction, [N, T, D, gates * H]; as one matrix of the rows
     in the order in which they lie."""
-    count, n, k = (int(d) for d in low.shape(w))  # type: ignore[arg-type]
+    count, n, k = (int(d) for d in lowering.shape(w))  # type: ignore[arg-type]
     order, rows = (0, 1), coalesce(x.shape[:2], [x.strides[:2]])
     if len(rows[0]) > 1:
         order, swapped = (1, 0), permute(x, (1, 0, 2))
         rows = coalesce(swapped.shape[:2], [swapped.strides[:2]])
     if len(rows[0]) > 1:
-        x = copy_contiguous(low, x, low.name(node))
+        x = copy_contiguous(lowering, x, lowering.name(node))
         order, rows = (0, 1), coalesce(x.shape[:2], [x.strides[:2]])
     m, stride = (rows[0][0], rows[1][0][0]) if rows[0] else (1, 0)
     shape = (x.shape[order[0]], x.shape[order[1]], count, n)
-    out = low.region.allocate(x.dtype, shape, low.name(node))
+    out = lowering.region.allocate(x.dtype, shape, lowering.name(node))
 
     f32, sizes, builder = DType.f32, SizeCollector(), Builder()
-    factors = rounded_factors(low.options, f32)
-    packed = packed_layout(k, n, f32, low.target, factors)
-    weights = panels(low, w, packed, (count, k, n), factors) if packed else low.view(w)
+    factors = rounded_factors(lowering.options, f32)
+    packed = packed_layout(k, n, f32, lowering.target, factors)
+    weights = panels(lowering, w, packed, (count, k, n), factors) if packed else lowering.view(w)
     block = PackedLayout.of(packed, k, n).size if packed else n * k
     ref = builder.input(0, f32)
     views, extras = [x, weights], ()
@@ -212,8 +215,10 @@ def project(low: RegionLowering, node: int, x: View, w: Value, bias: View | None
         epilogue_operands=extras,
         compute_dtype=factors,
     )
-    work = product([m, count * n, k]) // low.target.lanes(f32.bits) + 1
-    low.region.kernel(spec, sizes, [*views, out], work, low.name(node), low.sources(node))
+    work = product([m, count * n, k]) // lowering.target.lanes(f32.bits) + 1
+    lowering.region.kernel(
+        spec, sizes, [*views, out], work, lowering.name(node), lowering.sources(node)
+    )
     strides = row_major(shape)
     found = View(out.buffer, out.dtype, shape, strides)
     return found if order == (0, 1) else permute(found, (1, 0, 2, 3))

@@ -98,10 +98,10 @@ def match_interpolate(graph: Graph, node: int, op: AnyInterpolate) -> list[Turn]
     return turns
 
 
-def lower_interpolate(low: RegionLowering, node: int, op: AnyInterpolate) -> None:
+def lower_interpolate(lowering: RegionLowering, node: int, op: AnyInterpolate) -> None:
     """A step per resized axis."""
-    turns = require_match(match_interpolate(low.graph, node, op))
-    resample(low, node, low.view(low.graph.input(node, 0)), turns)
+    turns = require_match(match_interpolate(lowering.graph, node, op))
+    resample(lowering, node, lowering.view(lowering.graph.input(node, 0)), turns)
 
 
 # Pad ------------------------------------------------------------------------------------------
@@ -141,13 +141,13 @@ def match_pad(
     return turns, cuts, fill
 
 
-def lower_pad(low: RegionLowering, node: int, op: Pad) -> None:
+def lower_pad(lowering: RegionLowering, node: int, op: Pad) -> None:
     """A step per padded axis; what is cut away is not looked at."""
-    turns, cuts, fill = require_match(match_pad(low.graph, node, op))
-    view = low.view(low.graph.input(node, 0))
+    turns, cuts, fill = require_match(match_pad(lowering.graph, node, op))
+    view = lowering.view(lowering.graph.input(node, 0))
     for axis, before, after in cuts:
         view = take(view, axis, before, view.shape[axis] - before - after)
-    resample(low, node, view, turns, fill=fill)
+    resample(lowering, node, view, turns, fill=fill)
 
 
 # Adaptive pools -------------------------------------------------------------------------------
@@ -163,31 +163,31 @@ def refuse_adaptive(graph: Graph, node: int, op: Adaptive) -> str | None:
     return None
 
 
-def lower_adaptive(low: RegionLowering, node: int, op: Adaptive) -> None:
+def lower_adaptive(lowering: RegionLowering, node: int, op: Adaptive) -> None:
     """Means of means, or maxima of maxima, axis by axis: pieces are boxes."""
-    view, out = low.view(low.graph.input(node, 0)), low.shape(Value(node))
+    view, out = lowering.view(lowering.graph.input(node, 0)), lowering.shape(Value(node))
     rule = "mean" if isinstance(op, AdaptiveAvgPool) else "max"
     turns = [Turn(a, rule) for a in range(2, len(out)) if not are_equal(view.shape[a], out[a])]
-    resample(low, node, view, turns)
+    resample(lowering, node, view, turns)
 
 
 # Steps ----------------------------------------------------------------------------------------
 
 
 def resample(
-    low: RegionLowering, node: int, view: View, turns: Sequence[Turn], *, fill: int = 0
+    lowering: RegionLowering, node: int, view: View, turns: Sequence[Turn], *, fill: int = 0
 ) -> None:
     """Emit a step per turn; the last one writes where the value is to lie."""
-    value, name = Value(node), low.name(node)
+    value, name = Value(node), lowering.name(node)
     if not turns:
-        keep(low, value, view)
+        keep(lowering, value, view)
         return
-    out = low.result(value)
+    out = lowering.result(value)
     last = out.rank - 1
     order = list(range(out.rank))
     if out.rank > 2 and are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
         order = [0, *range(2, out.rank), 1]
-        view = to_channels_last(low, view, name)
+        view = to_channels_last(lowering, view, name)
     back = [order.index(axis) for axis in range(last + 1)]
     acc = DType.f32 if out.dtype.is_float and out.dtype.bits == 16 else out.dtype
     for number, turn in enumerate(turns):
@@ -196,14 +196,14 @@ def resample(
             between = out.dtype if turn.rule in PICKING else acc
             shape = [*view.shape]
             shape[turn.axis] = out.shape[turn.axis]
-            made = low.region.allocate(between, [shape[a] for a in order], name)
+            made = lowering.region.allocate(between, [shape[a] for a in order], name)
             target = permute(made, back)
-        _step(low, node, permute(view, order), permute(target, order), order, turn, acc, fill)
+        _step(lowering, node, permute(view, order), permute(target, order), order, turn, acc, fill)
         view = target
 
 
 def _step(
-    low: RegionLowering,
+    lowering: RegionLowering,
     node: int,
     data: View,
     out: View,
@@ -213,11 +213,11 @@ def _step(
     fill: int,
 ) -> None:
     """One axis, of views whose axes are in the order of memory."""
-    axis, name, sources = order.index(turn.axis), low.name(node), low.sources(node)
+    axis, name, sources = order.index(turn.axis), lowering.name(node), lowering.sources(node)
     target, walked = out, _collapse_axes(data, out, axis)
     if walked is None:
-        target = low.region.allocate(out.dtype, out.shape, name)
-        data = low.contiguous(data, name)
+        target = lowering.region.allocate(out.dtype, out.shape, name)
+        data = lowering.contiguous(data, name)
         walked = _collapse_axes(data, target, axis)
     assert walked is not None
     (outer, middle, inner), strides = walked
@@ -243,10 +243,10 @@ def _step(
         begin=sizes(turn.begin),
         fill=fill,
     )
-    work = low.vectors(out.shape, out.dtype) * (1 if turn.rule in PICKING else 4)
-    low.region.kernel(spec, sizes, [data, target], work, name, sources)
+    work = lowering.vectors(out.shape, out.dtype) * (1 if turn.rule in PICKING else 4)
+    lowering.region.kernel(spec, sizes, [data, target], work, name, sources)
     if target != out:
-        low.copy(target, out, name, sources)
+        lowering.copy(target, out, name, sources)
 
 
 Walked = tuple[tuple[Dim, Dim, Dim], list[tuple[Dim, Dim, Dim]]]

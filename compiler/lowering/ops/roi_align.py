@@ -34,12 +34,12 @@ def refuse_regions(graph: Graph, node: int, op: ROIAlign) -> str | None:
     return None if fits else "no kernel takes so many samples or bins of a region"
 
 
-def lower_regions(low: RegionLowering, node: int, op: ROIAlign) -> None:
+def lower_regions(lowering: RegionLowering, node: int, op: ROIAlign) -> None:
     """One step; the feature maps are turned to channels last before it."""
-    name, data_value = low.name(node), low.graph.input(node, 0)
-    data = to_channels_last(low, low.view(data_value), low.name(data_value.node))
-    rois, numbers = (low.view(low.graph.input(node, port)) for port in (1, 2))
-    out = low.result(Value(node))
+    name, data_value = lowering.name(node), lowering.graph.input(node, 0)
+    data = to_channels_last(lowering, lowering.view(data_value), lowering.name(data_value.node))
+    rois, numbers = (lowering.view(lowering.graph.input(node, port)) for port in (1, 2))
+    out = lowering.result(Value(node))
     views = [permute(data, [0, 2, 3, 1]), rois, numbers, permute(out, [0, 2, 3, 1])]
     before, after, least = _MODES[op.aligned_mode.lower()]
     sizes = SizeCollector()
@@ -62,5 +62,5 @@ def lower_regions(low: RegionLowering, node: int, op: ROIAlign) -> None:
         *operands,
     )
     samples = max(1, op.sampling_ratio) ** 2
-    work = low.vectors(out.shape, DType.f32) * 4 * samples
-    low.region.kernel(spec, sizes, views, work, name, low.sources(node))
+    work = lowering.vectors(out.shape, DType.f32) * 4 * samples
+    lowering.region.kernel(spec, sizes, views, work, name, lowering.sources(node))

@@ -21,15 +21,15 @@ from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering
 
 
-def lower_softmax(low: RegionLowering, node: int, op: Softmax | Softmax1 | LogSoftmax) -> None:
+def lower_softmax(lowering: RegionLowering, node: int, op: Softmax | Softmax1 | LogSoftmax) -> None:
     """Softmax or its logarithm along one axis."""
-    value = low.graph.input(node, 0)
-    shape = low.shape(value)
+    value = lowering.graph.input(node, 0)
+    shape = lowering.shape(value)
     axis = normalize_axis(op.axis, len(shape))
     builder, operands = Builder(), Operands(shape)
-    ref = low.expression(builder, value, operands)
+    ref = lowering.expression(builder, value, operands)
     prologue = builder.finish(builder.cast(ref, computing_dtype(ref.dtype)))
-    out = low.result(Value(node))
+    out = lowering.result(Value(node))
     order = [*(i for i in range(len(shape)) if i != axis), axis]
     views = [permute(v, order) for v in (*operands.views, out)]
     axes, strides = coalesce([shape[i] for i in order], [v.strides for v in views], keep_last=1)
@@ -38,9 +38,9 @@ def lower_softmax(low: RegionLowering, node: int, op: Softmax | Softmax1 | LogSo
     spec = SoftmaxSpec(
         sizes.all(axes), tuple(walked[:-1]), walked[-1], prologue, isinstance(op, LogSoftmax)
     )
-    work = low.vectors(shape, low.tensor(value).dtype) * 8
-    sources = low.sources(*dict.fromkeys(operands.nodes), node)
-    low.region.kernel(spec, sizes, views, work, low.name(node), sources)
+    work = lowering.vectors(shape, lowering.tensor(value).dtype) * 8
+    sources = lowering.sources(*dict.fromkeys(operands.nodes), node)
+    lowering.region.kernel(spec, sizes, views, work, lowering.name(node), sources)
 
 
 def norm_axes(graph: Graph, node: int, op: LayerNorm | MVN) -> list[int] | None:
@@ -60,17 +60,17 @@ def norm_axes(graph: Graph, node: int, op: LayerNorm | MVN) -> list[int] | None:
     return found if found and found == list(range(found[0], rank)) else None
 
 
-def lower_norm(low: RegionLowering, node: int, op: LayerNorm | MVN) -> None:
+def lower_norm(lowering: RegionLowering, node: int, op: LayerNorm | MVN) -> None:
     """MVN over the last axes, and LayerNorm with its scale and bias, and the chain behind them."""
-    inputs = low.graph.inputs(node)
-    value = low.graph.input(node, 0)
-    shape, dtype = low.shape(value), low.tensor(value).dtype
-    axes = norm_axes(low.graph, node, op)
+    inputs = lowering.graph.inputs(node)
+    value = lowering.graph.input(node, 0)
+    shape, dtype = lowering.shape(value), lowering.tensor(value).dtype
+    axes = norm_axes(lowering.graph, node, op)
     assert axes is not None
     acc = computing_dtype(dtype)
 
     before, read = Builder(), Operands(shape)
-    x = low.expression(before, value, read)
+    x = lowering.expression(before, value, read)
     prologue = before.finish(before.cast(x, acc))
 
     after, extras = Builder(), Operands(shape, base=1)
@@ -80,17 +80,17 @@ def lower_norm(low: RegionLowering, node: int, op: LayerNorm | MVN) -> None:
         centre = op.centre
         for port, name in ((1, "mul"), (2, "add")):
             if len(inputs) > port and (extra := inputs[port]) is not None:
-                term = after.cast(low.expression(after, extra, extras), acc)
+                term = after.cast(lowering.expression(after, extra, extras), acc)
                 ref = after.op(name, ref, term)
     else:
         scale_variance = op.normalize_variance
         eps_outside = op.eps_mode.lower() == "outside_sqrt"
-    stored, ref = low.chain(after, node, after.cast(ref, dtype), extras)
-    out = low.result(stored)
+    stored, ref = lowering.chain(after, node, after.cast(ref, dtype), extras)
+    out = lowering.result(stored)
 
     split = axes[0]
     views = [*read.views, *extras.views, out]
-    merged = [merge_last(low, v, split, low.name(node)) for v in views]
+    merged = [merge_last(lowering, v, split, lowering.name(node)) for v in views]
     row_axes, strides = coalesce(merged[-1].shape, [v.strides for v in merged], keep_last=1)
     sizes = SizeCollector()
     walked = [sizes.operand(v, s) for v, s in zip(merged, strides, strict=True)]
@@ -108,11 +108,13 @@ def lower_norm(low: RegionLowering, node: int, op: LayerNorm | MVN) -> None:
         eps_outside=eps_outside,
     )
     nodes = dict.fromkeys((*read.nodes, node, *extras.nodes))
-    work = low.vectors(shape, dtype) * 4
-    low.region.kernel(spec, sizes, merged, work, low.name(stored.node), low.sources(*nodes))
+    work = lowering.vectors(shape, dtype) * 4
+    lowering.region.kernel(
+        spec, sizes, merged, work, lowering.name(stored.node), lowering.sources(*nodes)
+    )
 
 
-def merge_last(low: RegionLowering, view: View, split: int, name: str) -> View:
+def merge_last(lowering: RegionLowering, view: View, split: int, name: str) -> View:
     """The view with axes from `split` on merged into one, copied if strides can't say it."""
     if split == view.rank - 1:
         return view
@@ -122,7 +124,7 @@ def merge_last(low: RegionLowering, view: View, split: int, name: str) -> View:
     shape = (*view.shape[:split], size)
     found = reshape(view, shape)
     if found is None:
-        found = reshape(low.contiguous(view, name), shape)
+        found = reshape(lowering.contiguous(view, name), shape)
     assert found is not None
     return found
 
@@ -145,23 +147,23 @@ def reduced_axes(graph: Graph, node: int) -> list[int] | None:
 _OF_BOOLEANS = {"max": "any", "min": "all"}
 
 
-def lower_reduce(low: RegionLowering, node: int, op: Reduction) -> None:
+def lower_reduce(lowering: RegionLowering, node: int, op: Reduction) -> None:
     """A reduction over known axes, with the scalar chain behind it."""
-    value = low.graph.input(node, 0)
-    shape, dtype = low.shape(value), low.tensor(value).dtype
-    axes = reduced_axes(low.graph, node)
+    value = lowering.graph.input(node, 0)
+    shape, dtype = lowering.shape(value), lowering.tensor(value).dtype
+    axes = reduced_axes(lowering.graph, node)
     assert axes is not None
     acc = computing_dtype(dtype)
 
     before, read = Builder(), Operands(shape)
-    x = before.cast(low.expression(before, value, read), acc)
+    x = before.cast(lowering.expression(before, value, read), acc)
     mapped = op.prologue(before, x)
     prologue = before.finish(mapped)
 
-    after, none = Builder(), Operands(low.shape(Value(node)), base=2)
+    after, none = Builder(), Operands(lowering.shape(Value(node)), base=2)
     ref = op.epilogue(after, after.input(0, mapped.dtype), after.input(1, mapped.dtype))
-    stored, ref = low.chain(after, node, after.cast(ref, dtype), none)
-    out = low.result(stored)
+    stored, ref = lowering.chain(after, node, after.cast(ref, dtype), none)
+    out = lowering.result(stored)
 
     kept = [i for i in range(len(shape)) if i not in axes]
     kept_out = [out.strides[i] for i in kept] if out.rank == len(shape) else list(out.strides)
@@ -169,13 +171,13 @@ def lower_reduce(low: RegionLowering, node: int, op: Reduction) -> None:
     if mapped.dtype is DType.boolean:
         kind = _OF_BOOLEANS.get(kind, kind)
     nodes = dict.fromkeys((*read.nodes, node, *none.nodes))
-    name, sources = low.name(stored.node), low.sources(*nodes)
-    work, programs = low.vectors(shape, dtype), (prologue, after.finish(ref))
-    add_reduction(low, kind, axes, read.views, out, kept_out, programs, work, name, sources)
+    name, sources = lowering.name(stored.node), lowering.sources(*nodes)
+    work, programs = lowering.vectors(shape, dtype), (prologue, after.finish(ref))
+    add_reduction(lowering, kind, axes, read.views, out, kept_out, programs, work, name, sources)
 
 
 def add_reduction(
-    low: RegionLowering,
+    lowering: RegionLowering,
     kind: str,
     axes: Sequence[int],
     ins: Sequence[View],
@@ -209,7 +211,7 @@ def add_reduction(
         prologue=programs[0],
         epilogue=programs[1],
     )
-    low.region.kernel(spec, sizes, [*ins, out], work, name, sources)
+    lowering.region.kernel(spec, sizes, [*ins, out], work, name, sources)
 
 
 def refuse_row(dtype: DType) -> str | None:

@@ -30,13 +30,13 @@ def is_known_sizes(graph: Graph, node: int) -> bool:
     return all(isinstance(d, int | Expr) for d in known.reshape(-1))
 
 
-def lower_known(low: RegionLowering, node: int, op: Op) -> None:
+def lower_known(lowering: RegionLowering, node: int, op: Op) -> None:
     """One short step per element."""
-    known = low.graph.known_value(Value(node))
+    known = lowering.graph.known_value(Value(node))
     assert known is not None
-    out = low.result(Value(node))
+    out = lowering.result(Value(node))
     for i, size in enumerate(known.reshape(-1)):
-        write(low, node, take(out, 0, i, 1) if out.rank else out, 1, size, 0)
+        write(lowering, node, take(out, 0, i, 1) if out.rank else out, 1, size, 0)
 
 
 def refuse_range(graph: Graph, node: int, op: Op) -> str | None:
@@ -57,18 +57,20 @@ def _to_python_ints(found: list[object] | None) -> list[object] | None:
     return [int(d) if hasattr(d, "dtype") and d.dtype.kind in "iu" else d for d in found]  # type: ignore[attr-defined]
 
 
-def lower_range(low: RegionLowering, node: int, op: Op) -> None:
+def lower_range(lowering: RegionLowering, node: int, op: Op) -> None:
     """start, start + step, ... as many as the shape says."""
-    start, step = (_to_python_ints(known_list(low.graph, node, port)) for port in (0, 2))
+    start, step = (_to_python_ints(known_list(lowering.graph, node, port)) for port in (0, 2))
     assert start is not None and step is not None
-    out = low.result(Value(node))
-    write(low, node, out, out.shape[0], start[0], step[0])  # type: ignore[arg-type]
+    out = lowering.result(Value(node))
+    write(lowering, node, out, out.shape[0], start[0], step[0])  # type: ignore[arg-type]
 
 
-def write(low: RegionLowering, node: int, out: View, count: Dim, start: Dim, step: Dim) -> None:
+def write(
+    lowering: RegionLowering, node: int, out: View, count: Dim, start: Dim, step: Dim
+) -> None:
     """The step that writes `count` numbers into a vector or a scalar."""
     sizes = SizeCollector()
     strides = out.strides if out.rank else (1,)
     spec = IotaSpec(sizes(count), sizes(start), sizes(step), sizes.operand(out, strides))
-    work = low.vectors((count,), out.dtype)
-    low.region.kernel(spec, sizes, [out], work, low.name(node), low.sources(node))
+    work = lowering.vectors((count,), out.dtype)
+    lowering.region.kernel(spec, sizes, [out], work, lowering.name(node), lowering.sources(node))

@@ -33,20 +33,20 @@ def refuse_frames(graph: Graph, node: int, op: STFT) -> str | None:
     return None
 
 
-def lower_frames(low: RegionLowering, node: int, op: STFT) -> None:
+def lower_frames(lowering: RegionLowering, node: int, op: STFT) -> None:
     """One product: [frames, frame size] whose rows overlap, times [frame size, bins * 2]."""
-    x = low.view(low.graph.input(node, 0))
-    ((size,), (step,)) = (known_ints(low.graph, node, port) or [1] for port in (2, 3))
-    out = low.result(Value(node))
+    x = lowering.view(lowering.graph.input(node, 0))
+    ((size,), (step,)) = (known_ints(lowering.graph, node, port) or [1] for port in (2, 3))
+    out = lowering.result(Value(node))
     if op.transpose_frames:
         out = permute(out, [*range(out.rank - 3), out.rank - 2, out.rank - 3, out.rank - 1])
     *batch, frames, _, _ = out.shape
-    window = low.constant_op(low.graph.input(node, 1))
+    window = lowering.constant_op(lowering.graph.input(node, 1))
     assert window is not None
     matrix = cast_array(pad_window(window.data, size)[:, None] * waves(size), x.dtype)
     columns = matrix.shape[1]
-    layout = packed_layout(size, columns, x.dtype, low.target)
-    b = low.array(matrix, x.dtype, layout, low.name(node))
+    layout = packed_layout(size, columns, x.dtype, lowering.target)
+    b = lowering.array(matrix, x.dtype, layout, lowering.name(node))
     parts = merged_axes(View(out.buffer, out.dtype, out.shape[-2:], out.strides[-2:]))
     sizes, builder = SizeCollector(), Builder()
     rows = (*x.strides[:-1], x.strides[-1] * step, x.strides[-1])
@@ -63,5 +63,7 @@ def lower_frames(low: RegionLowering, node: int, op: STFT) -> None:
         epilogue=builder.finish(builder.cast_stored(builder.input(0, x.dtype), out.dtype)),
         out_n_split=sizes.add_split(parts),
     )
-    work = product_work(low, batch, frames, columns, size, x.dtype.bits)
-    low.region.kernel(spec, sizes, [x, b, out], work, low.name(node), low.sources(node))
+    work = product_work(lowering, batch, frames, columns, size, x.dtype.bits)
+    lowering.region.kernel(
+        spec, sizes, [x, b, out], work, lowering.name(node), lowering.sources(node)
+    )

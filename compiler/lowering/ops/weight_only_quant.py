@@ -1,6 +1,6 @@
 """Compressed weights: a product's constant right operand that stays small integers in memory.
 
-Recognised here for whoever asks - lowering, and the passes that must not expand such a constant.
+Recognised here for lowering and for the passes that must not expand such a constant.
 """
 
 from __future__ import annotations
@@ -27,21 +27,25 @@ def right_ports(graph: Graph, node: int, op: Op) -> tuple[int, ...]:
 
 
 def compressed_operand(
-    low: RegionLowering, weight: CompressedWeight, name: str
+    lowering: RegionLowering, weight: CompressedWeight, name: str
 ) -> tuple[View, PackedB, list[View]]:
     """The buffers of a compressed weight: its codes, their layout, scales, and zeros or offsets.
     Their strides mean nothing and are 0."""
-    layout = compressed_layout(weight.k, weight.n, weight.codes.dtype, weight.group, low.target)
+    layout = compressed_layout(
+        weight.k, weight.n, weight.codes.dtype, weight.group, lowering.target
+    )
     assert layout is not None
-    codes = low.array(weight.codes.data, weight.codes.dtype, layout, name, weight.transposed)
+    codes = lowering.array(weight.codes.data, weight.codes.dtype, layout, name, weight.transposed)
     ones = (1,) * (len(weight.codes.data.shape) - 2)
     shape = (*ones, weight.k, weight.n)
     b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))
     given = (weight.scale, weight.zero, weight.offset)
     arrays = [x for x in given if isinstance(x, np.ndarray)]
-    if low.target.has("f16c") or low.target.isa == "neon":
+    if lowering.target.has("f16c") or lowering.target.isa == "neon":
         arrays = [_narrow_to_f16(x) for x in arrays]
-    scaling = [low.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays]
+    scaling = [
+        lowering.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays
+    ]
     return b, layout, scaling
 
 

@@ -1,7 +1,7 @@
 """What is computed together with what, decided before steps are made.
 
 - An *anchor* (matrix product, normalisation, reduction) takes the elementwise chain that alone
-  reads its result into its epilogue; the step stands where the chain ends, so that everything
+  reads its result into its epilogue; the step is where the chain ends, so that everything
   the chain reads is there.
 - A softmax, normalisation or reduction takes elementwise producers that it alone reads into its
   prologue ("absorbed").
@@ -27,7 +27,7 @@ from ..build.scalar_programs import node_program
 
 # What converts an operand as it packs it.
 PRODUCTS = frozenset({"MatMul", "Gemm"})
-# What may stand between a conversion and the products that make it: nearly always a view.
+# What may be between a conversion and the products that make it: nearly always a view.
 MOVES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Transpose"})
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.

@@ -129,7 +129,7 @@ class SlotAssignment:
         return self.slot_of[value]
 
     def _port_of(self, node: int, slot: int) -> PlanPort:
-        """The model's input or output that a Parameter or Result node stands for."""
+        """The model's input or output that a Parameter or Result node represents."""
         record = self.graph.node(node)
         names = tuple(sorted(record.names[0])) if record.names else ()
         # A name of its own before those of what was found to be the same value.

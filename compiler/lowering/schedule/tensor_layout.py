@@ -2,7 +2,7 @@
 
 Convolutions and pools compute vectors of channels, so what they write lies (batch, spatial...,
 channel) in memory; elementwise operations, concatenations and views of it stay so. The graph's
-axes keep their order: only the strides of a View say it. Conversions stand where such a chain
+axes keep their order: only the strides of a View say it. Conversions are where such a chain
 begins (an input of the model with many channels) and where it ends (a result).
 """
 

@@ -1,4 +1,4 @@
-"""Attention: canonicalize what stands between two products, then match five nodes.
+"""Attention: canonicalize the operations between two products, then match five nodes.
 
 Normal form: `MatMul(Softmax(mask(MatMul(q, k))), v)`, all of one batch [lead...]. Rules rewrite
 what exporters write towards it; `match_step` guards each, so nothing else changes:
@@ -14,7 +14,7 @@ what exporters write towards it; `match_step` guards each, so nothing else chang
 | op(merge(scores)) | merge(op(scores)) | `batch_axes.sink_merge` |
 
 A mask stays as it is written, added or chosen by booleans (`masks.Mask`): the operation takes both,
-and booleans are smaller. Besides it a causal mask may stand, which becomes an attribute. Optional
+and booleans are smaller. A causal mask may be there as well, which becomes an attribute. Optional
 are a cap (tanh(scores) * cap), a sink (a column that joins the softmax) and zeros in rows that see
 nothing. `fuse.fuse_products` matches the form; afterwards `fuse.absorb_scale` makes an attribute of
 the scale, and `grouped_query.share_heads` reads repeated keys and values where they are.

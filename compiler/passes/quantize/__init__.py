@@ -2,8 +2,8 @@
 
 Normal form (canonical QDQ): codes are 8-bit integers, or constants of 4 bits; each is made by a
 Quantize or stored, and each is read through `Dequantize(scale, zero_point, axis, group)`. A
-Dequantize stands below the operations that only move elements: an operation that computes, or a
-result, reads it. A Quantize stands directly behind the operation that computes its input.
+Dequantize is below the operations that only move elements: an operation that computes, or a
+result, reads it. A Quantize is directly behind the operation that computes its input.
 
 | state | form |
 |---|---|

@@ -1,7 +1,7 @@
 """The products of attention on tiles of AMX.
 
 Tiles take what the vector unit's cells are: a panel of queries, and one of exponentials, is 16
-columns of cells to a register as it stands. Left factors are rows of cells: copies of keys are so
+columns of cells to a register unchanged. Left factors are rows of cells: copies of keys are so
 already; values are turned around while they are copied, so that a row is what all keys of a block
 have in one place. 32 rows meet 32 queries.
 

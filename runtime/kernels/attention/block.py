@@ -65,7 +65,7 @@ def layout_of(p: Products, panels: int) -> AttentionScratch:
 class KeyBlock:
     """Writes attend(frame, scratch, panel, keys, values, mask, first, begin, count): `count` keys
     from number `begin` on, for the panel whose first query is number `first`. `mask`: where the
-    element of both stands, or the turned mask."""
+    element of both is, or the turned mask."""
 
     def __init__(
         self, p: Products, spec: AttentionSpec, layout: AttentionScratch, vectors: int

@@ -71,7 +71,7 @@ class ConvContext(KernelContext):
         return wide if done else round_to_bf16(f, wide)
 
     def zero_byte(self, f: Function, frame: Value) -> Value:
-        """The zero point as it stands in copies of bytes."""
+        """The zero point as copies of bytes hold it."""
         if not self.zeros:
             return integer(self.shift, I8)
         zero = f.load(I8, self.zero_base(f, frame, left=True))

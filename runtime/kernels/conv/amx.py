@@ -1,7 +1,7 @@
 """Convolution on tiles of AMX: pixels of copied rows are the rows of left factors.
 
 In a copy (row_packing.py) the values that a pixel sees in one row of taps follow one another, and
-pixels are evenly apart: a tile of 16 pixels times a step of cells is read from there as it stands,
+pixels are evenly apart: a tile of 16 pixels times a step of cells is read from there directly,
 and the packed weights of the same cells are the right factors. So nothing is unfolded.
 
 A step must not end within what two rows of taps (or two taps, where they are dilated) hold, for the

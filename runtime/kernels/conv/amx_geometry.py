@@ -40,7 +40,7 @@ def contiguous_values(spec: ConvSpec) -> int:
 
 
 def step_cells(spec: ConvSpec) -> int:
-    """Cells of a step; 0 where copies as they stand do not fit. A float besides the end of a run
+    """Cells of a step; 0 where unchanged copies do not fit. A float besides the end of a run
     could be infinite, so its last cell must be full; bytes next to it meet weights of zero."""
     kr = spec.packed.kr
     if spec.packed.tails:

@@ -38,7 +38,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DirectSchedu
 
 @dataclass(frozen=True)
 class _OutputRow:
-    """Where a unit stands: image, group, first place of its rows; its data and its taps."""
+    """The position of a unit: image, group, first place of its rows; its data and its taps."""
 
     batch: Value
     group: Value
@@ -215,7 +215,7 @@ class DirectLoops:
         self.tile(tile, data, weights, position, (*here.d, *here.h, *across))
 
     def prepare(self, tile: ConvTile) -> None:
-        """What stands before the call of a tile."""
+        """The code before the call of a tile."""
 
     def tile(
         self,

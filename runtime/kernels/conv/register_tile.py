@@ -348,7 +348,7 @@ class _Sum:
             step(integer(steps), count % self.kr)
 
     def value(self, address: Value, left: int) -> Value:
-        """What stands there, of which `left` values are the tile's: others could be infinite."""
+        """The values there, of which `left` values are the tile's: others could be infinite."""
         f = self.f
         if left == self.kr or not is_float(self.g.acc):
             return f.load(self.cell, address)

@@ -152,7 +152,7 @@ def finish_registers(
 ) -> None:
     """Apply the epilogue to a tile's accumulators: rows of vectors that begin at `columns`.
 
-    The tile stands at parameters m and n of `f`; at an edge it has `cols` columns.
+    The tile is at parameters m and n of `f`; at an edge it has `cols` columns.
     """
     p, lanes = f.params, g.schedule.lanes
     epilogue = GemmEpilogue(g, f, p["frame"], lanes)

@@ -92,7 +92,7 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
             for u in range(_ACCUMULATORS_PER_ROW):
                 turn(f.add(k, u * lanes), sums[u], None)
         if single or depth.known is None or depth.known % step:
-            # The rest in a loop, through memory: its code is long, and stands once.
+            # The rest in a loop, through memory: its code is long, and emitted once.
             size = lanes * g.bytes
             waiting = f.stack(_ACCUMULATORS_PER_ROW * rows * size)
             slots = [

@@ -2,7 +2,7 @@
 
     sum (a - za)(b - zb) = sum ab - za * sum b - zb * (sum a - K * za)
 
-`sum b` of a column stands behind its panel, or is summed after a panel is packed; `sum a` of a row
+`sum b` of a column is behind its panel, or is summed after a panel is packed; `sum a` of a row
 is summed from its cells. Both are products with ones. What is the same in a whole panel or row is
 multiplied once: a tile begins with the terms of its columns and rows, not with zeros, or, where its
 sums go through a buffer, they are taken off there. All of it modulo 2^32.

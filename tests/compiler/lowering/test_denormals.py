@@ -61,7 +61,7 @@ def test_report_gives_the_reason() -> None:
     kept = line(irc.compile_model(scale_and_sin(1e-40)))
     assert "kept: " in kept and "reads a denormal constant" in kept
     assert line(irc.compile_model(scale_and_sin(1.0), denormals="keep")).endswith(
-        "kept: as asked for"
+        "kept: as requested"
     )
 
 

@@ -68,7 +68,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("endless array", gguf_bytes([entry("a", 9, struct.pack("<IQ", 4, BIG))]), "ends inside"),
     ("endless texts", gguf_bytes([entry("a", 9, struct.pack("<IQ", 8, BIG))]), "longer than"),
     ("array of arrays", gguf_bytes([entry("a", 9, struct.pack("<IQ", 9, 1))]), "unknown type"),
-    ("a key twice", gguf_bytes([entry("a", 4, U32)] * 2), "stands twice"),
+    ("a key twice", gguf_bytes([entry("a", 4, U32)] * 2), "occurs twice"),
     ("alignment 3", gguf_bytes([entry("general.alignment", 4, b"\3\0\0\0")]), "power of 2"),
     ("alignment 0", gguf_bytes([entry("general.alignment", 4, b"\0\0\0\0")]), "power of 2"),
     ("alignment of text", gguf_bytes([entry("general.alignment", 8, text("x"))]), "power of 2"),

@@ -146,7 +146,7 @@ def _find_tree_targets(forest: Forest, levels: _Levels) -> Ints | None:
 
 
 def _choose_comparison(forest: Forest) -> str:
-    """How the kernel compares: fewer instructions where no mode and no infinity asks for more."""
+    """How the kernel compares: fewer instructions where no mode and no infinity needs more."""
     upper = (forest.modes == _GTE) | (forest.modes == _GT)
     finite = np.isfinite(forest.splits).all()
     if not finite or (forest.modes == _EQ).any() or (forest.modes == _NEQ).any():
@@ -236,18 +236,18 @@ def pack_forest(forest: Forest, op: TreeEnsemble) -> PackedForest | None:
     return PackedForest(nodes, trees, weights, levels.depth, comparison)
 
 
-def lower_trees(low: RegionLowering, node: int, op: TreeEnsemble) -> None:
+def lower_trees(lowering: RegionLowering, node: int, op: TreeEnsemble) -> None:
     """One step over all rows; the tables are constants of the plan."""
-    forest, name = _read_forest(low.graph, node), low.name(node)
+    forest, name = _read_forest(lowering.graph, node), lowering.name(node)
     assert forest is not None
     packed = pack_forest(forest, op)
     assert packed is not None
-    x, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
+    x, out = lowering.view(lowering.graph.input(node, 0)), lowering.result(Value(node))
     views = [
         x,
-        low.array(packed.nodes, DType.i32, None, f"{name} nodes"),
-        low.array(packed.trees, DType.i32, None, f"{name} trees"),
-        low.array(packed.weights, out.dtype, None, f"{name} weights"),
+        lowering.array(packed.nodes, DType.i32, None, f"{name} nodes"),
+        lowering.array(packed.trees, DType.i32, None, f"{name} trees"),
+        lowering.array(packed.weights, out.dtype, None, f"{name} weights"),
         out,
     ]
     sizes = SizeCollector()
@@ -268,4 +268,4 @@ def lower_trees(low: RegionLowering, node: int, op: TreeEnsemble) -> None:
         *(sizes.operand(v, v.strides) for v in views),
     )
     work = rows * (len(packed.trees) * (packed.depth + 1))
-    low.region.kernel(spec, sizes, views, work, name, low.sources(node))
+    lowering.region.kernel(spec, sizes, views, work, name, lowering.sources(node))

@@ -88,7 +88,7 @@ def accumulate_cells(
     panel_columns = [divmod(c, e.nr) for c in columns]
     panel = f.udiv(p["n"], e.nr)
 
-    # One loop for all groups, the last one shorter: the code of a cell is long, and stands once.
+    # One loop for all groups, the last one shorter: the code of a cell is long, and emitted once.
     with f.range(0, -(-e.k // e.group), outer=True) as index:
         lo = f.mul(index, e.group)
         rows = integer(e.group) if e.k % e.group == 0 else f.smin(f.sub(e.k, lo), e.group)

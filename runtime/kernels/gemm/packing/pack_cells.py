@@ -1,6 +1,6 @@
 """Cells of packed operands: elements as they are in memory become what tiles load.
 
-A cell stands for one element and its neighbours along K: a factor of the accumulator's type, two
+A cell is one element and its neighbours along K: a factor of the accumulator's type, two
 bf16 in 32 bits, four bytes in 32 bits, or two bytes (as such in 16 bits, or widened to 16 each).
 Places beyond the end of K are zero: a product with them adds nothing, and neither does a sum.
 """

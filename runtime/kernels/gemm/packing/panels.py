@@ -3,7 +3,7 @@
 B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Those of
 constants are weight_packing.py's; other right operands are packed by generated code, a block at a
 time. A: strips of one tile's rows, either rows one after the other or columns one after the other.
-Where a unit multiplies cells, what stands for an element is a cell: `kr` neighbours along K.
+Where a unit multiplies cells, an element is a cell: `kr` neighbours along K.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def pack_b_function(g: GemmContext) -> Function:
     with f.if_(whole) as branch:
         each_cell(g, f, p["k"], copy_row, unroll=4)
         branch.else_()
-        # One vector of columns after the other: masks take code, which stands once.
+        # One vector of columns after the other: masks take code, which is emitted once.
         with f.range(0, t.nr, t.lanes, outer=True) as c:
             tail = tail_mask(f, t.lanes, f.sub(p["cols"], c))
             each_cell(g, f, p["k"], lambda cell, at: copy(cell, at, c, tail), unroll=1)

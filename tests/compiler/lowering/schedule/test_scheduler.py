@@ -98,14 +98,20 @@ def test_each_region_is_built_by_a_lowering_of_its_own(monkeypatch: pytest.Monke
     module = sys.modules[build_plan.__module__]  # the package's name for it is the function
     build_region = module.build_region
 
-    def record(low: RegionLowering, region: RegionSchedule, home: dict[int, int]) -> Region:
-        assert not (low.views or low.placed or low.divided or low.inputs or low.region.steps)
-        seen.append(low)
-        return build_region(low, region, home)
+    def record(lowering: RegionLowering, region: RegionSchedule, home: dict[int, int]) -> Region:
+        assert not (
+            lowering.views
+            or lowering.placed
+            or lowering.divided
+            or lowering.inputs
+            or lowering.region.steps
+        )
+        seen.append(lowering)
+        return build_region(lowering, region, home)
 
     monkeypatch.setattr(module, "build_region", record)
     build_plan(found, PlanBuilder())
-    assert len({id(low) for low in seen}) == len(found.regions) == 2
+    assert len({id(lowering) for lowering in seen}) == len(found.regions) == 2
 
 
 def test_building_imports_no_analysis() -> None:
