@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from irc_compiler.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -101,3 +102,12 @@ def test_files_that_pages_name_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8")):
             assert any(f"/{path}".endswith(f"/{name}") for path in listed), f"{page.name}: {name}"
+
+
+def test_graph_page_of_the_sample_is_current(tmp_path: Path) -> None:
+    """docs/graph.html is what `irc graph` writes of the digits sample."""
+    page = tmp_path / "graph.html"
+    assert main(["graph", str(ROOT / "samples/digits/digits.onnx"), "-o", str(page)]) == 0
+    assert page.read_text("utf-8") == (ROOT / "docs/graph.html").read_text("utf-8"), (
+        "irc graph samples/digits/digits.onnx -o docs/graph.html writes it again"
+    )
