@@ -86,6 +86,8 @@ openvino 2026.4.1 does, which all of these operations are compared with:
 - RandomUniform and Multinomial draw other numbers from the same distribution.
 - EmbeddingBag...: an index outside of the table, falling offsets and segment numbers that are out
   of range are errors.
+- I420toRGB, NV12toRGB and the BGR forms round halves away from zero, as OpenVINO's reference does;
+  the plugin rounds them to even.
 - DeformablePSROIPooling runs with dynamic shapes, which the plugin refuses.
 """
 
