@@ -88,6 +88,8 @@ openvino 2026.4.1 does, which all of these operations are compared with:
   of range are errors.
 - I420toRGB, NV12toRGB and the BGR forms round halves away from zero, as OpenVINO's reference does;
   the plugin rounds them to even.
+- ExperimentalDetectronDetectionOutput clips boxes to the image, as specified; the plugin clips them
+  on the left and above only.
 - DeformablePSROIPooling runs with dynamic shapes, which the plugin refuses.
 """
 

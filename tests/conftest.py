@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -29,6 +31,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="every combination of a kernel's cases (hours), or a part of them; "
         "in tests/interop every case of ONNX",
     )
+
+
+@pytest.fixture(autouse=True)
+def restart_generators(request: pytest.FixtureRequest) -> None:
+    """A module's random generators begin again at each test: its data do not depend on which tests
+    ran before it in this process."""
+    module = request.node.getparent(pytest.Module)
+    for name, value in vars(module.obj).items() if module is not None else ():
+        if isinstance(value, np.random.Generator):
+            bits = value.bit_generator
+            bits.state = _FIRST_STATES.setdefault((module.nodeid, name), bits.state)
+
+
+_FIRST_STATES: dict[tuple[str, str], Any] = {}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.op import Fact
 from irc_compiler.ir.ops import (
+    ExperimentalDetectronDetectionOutput,
     ExperimentalDetectronROIFeatureExtractor,
     ExperimentalDetectronTopKROIs,
 )
@@ -39,7 +40,20 @@ def test_detection_output(most: int) -> None:
     )  # fmt: skip
     rois, deltas = boxes(12, 40.0), _R.standard_normal((12, 12)).astype(F)
     scores = _R.random((12, 3)).astype(F)
-    check(build, [rois, deltas, scores, np.array([[50, 60, 1]], F)])
+    # The CPU plugin does not clip boxes on the right and below: all are inside the image.
+    check(build, [rois, deltas, scores, np.array([[500, 600, 1]], F)])
+
+
+def test_boxes_of_detection_output_are_clipped() -> None:
+    """To the first and the last pixel of the image, as specified."""
+    op = ExperimentalDetectronDetectionOutput(
+        score_threshold=0.0, nms_threshold=0.9, num_classes=2, post_nms_count=1,
+        max_detections_per_image=1, class_agnostic_box_regression=False, max_delta_log_wh=2.0,
+        deltas_weights=(1.0, 1.0, 1.0, 1.0),
+    )  # fmt: skip
+    rois, scores = np.array([[-5, 10, 75, 70]], F), np.array([[0.1, 0.9]], F)
+    boxes, *_ = op.evaluate(rois, np.zeros((1, 8), F), scores, np.array([[50, 60, 1]], F))
+    assert boxes.tolist() == [[0, 10, 59, 49]]
 
 
 @pytest.mark.parametrize("counts", [(20, 6), (8, 20)], ids=str)

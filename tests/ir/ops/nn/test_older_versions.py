@@ -35,7 +35,7 @@ def test_non_max_suppression(opset: Any) -> None:
 
 def test_non_max_suppression_4_fills_up_with_minus_one() -> None:
     """As specified; OpenVINO's CPU plugin returns the boxes only."""
-    inputs = nms_inputs()
+    inputs = [*nms_inputs()[:4], k(0.7, F)]
     build = lambda *x: o4.non_max_suppression(*x)  # noqa: E731
     (found,) = run_openvino(model_of(build, inputs), inputs[:2])
     assert len(found) < 3 * 2 * 2
