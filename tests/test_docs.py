@@ -96,6 +96,7 @@ def test_prose_has_at_most_100_columns() -> None:
             assert table or len(line) <= 100, f"{page.name}: {line}"
 
 
+@pytest.mark.slow
 def test_files_that_pages_name_exist() -> None:
     """A name in backticks that ends in .py is a file of the repository, or the end of its path."""
     listed = [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py")]

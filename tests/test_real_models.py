@@ -118,6 +118,7 @@ def test_fp16_writer(tmp_path: Path) -> None:
     agree(irc.compile_model(tmp_path / "half.xml")(inputs), wanted)
 
 
+@pytest.mark.slow
 def test_new_shapes_start_no_pass_and_no_compiler() -> None:
     model, _ = tiny_bert()
     net = irc.compile_model(model)
@@ -129,6 +130,7 @@ def test_new_shapes_start_no_pass_and_no_compiler() -> None:
     assert compilations() == compiled and len(net.trace.events) == events
 
 
+@pytest.mark.slow
 def test_fixed_shapes_give_the_same_bits() -> None:
     model, inputs = tiny_bert()
     free = irc.compile_model(model)(inputs)

@@ -37,6 +37,7 @@ def test_compile_model(wrong: dict[str, Any]) -> None:
     assert type(caught.value).__name__ == "UsageError" and caught.value.got is not None
 
 
+@pytest.mark.slow
 def test_a_model_is_not_written_over_another_kind_of_file(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(DIGITS.read_bytes())

@@ -45,6 +45,7 @@ def test_an_encoder_multiplies_in_bf16_and_stays_close(encoder: Any) -> None:
     assert all(o.dtype == np.float32 for o in found)
 
 
+@pytest.mark.slow
 def test_f32_stays_f32(encoder: Any) -> None:
     net = irc.compile_model(encoder)
     assert all(s.compute_dtype is None for s in gemm_specs(net.plan)) and "bf16" not in net.report()
@@ -77,6 +78,7 @@ def test_other_types_and_other_operations_are_left_alone() -> None:
     assert "bf16 (0 of 1 matrix products" in net.report()
 
 
+@pytest.mark.slow
 def test_threads_and_new_shapes_give_the_same_bits(encoder: Any) -> None:
     nets = [irc.compile_model(encoder, precision="bf16", num_threads=n) for n in (1, 2)]
     inputs = bert_inputs(2, 24, VOCABULARY)

@@ -47,6 +47,7 @@ def agree(text: bytes, feed: dict[str, np.ndarray], *, steps: int = 1) -> Any:
     return made[0].spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("b_type", [np.uint8, np.int8])
 @pytest.mark.parametrize("columns", [False, True])
 def test_qlinear_matmul(b_type: Any, columns: bool) -> None:

@@ -293,6 +293,7 @@ def test_the_stand_in_for_openvino_keeps_state(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 def test_state_is_read_and_written_in_place_and_given_other_sizes(tmp_path: Path) -> None:
     net = irc.compile_model(decoder(tmp_path / "m.xml"))
     held, other = net.create_infer_request(), net.create_infer_request()

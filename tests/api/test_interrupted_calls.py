@@ -105,6 +105,7 @@ def test_an_abandoned_evaluation_ends() -> None:
     call.abandon()  # nothing is left to end
 
 
+@pytest.mark.slow
 def test_strings_are_read_in_pieces() -> None:
     """No single call of NumPy, which would hold the interpreter's lock, sees a long array."""
     texts = np.array([str(n % 70_001) for n in range(140_000)], object)

@@ -30,6 +30,7 @@ def net() -> irc.CompiledModel:
     return irc.compile_model(DIGITS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickled_by_content(net: irc.CompiledModel, protocol: int) -> None:
     again = pickle.loads(pickle.dumps(net, protocol))
@@ -91,6 +92,7 @@ def _answer(x: Any) -> Any:
 _shared: irc.CompiledModel | None = None
 
 
+@pytest.mark.slow
 def test_forked_children_and_their_parent_go_on(net: irc.CompiledModel) -> None:
     """Workers' threads are gone in a child; both sides still compute, even when the fork falls
     into another thread's call."""
@@ -134,6 +136,7 @@ def test_a_forked_child_has_workers_of_its_own() -> None:
         assert pool.apply_async(_own_threads, (large,)).get(timeout=60) >= 2
 
 
+@pytest.mark.slow
 def test_closing() -> None:
     net = irc.compile_model(two_outputs(), num_threads=1)
     a, b = arrays(6)

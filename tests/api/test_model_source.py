@@ -63,6 +63,7 @@ def kept(net: irc.CompiledModel) -> set[str]:
     return {"model", "graph", "lowering"} & set(vars(net._source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", MAKERS)
 def test_what_a_source_keeps_and_makes_again(how: str, tmp_path: Path) -> None:
     make, kind, wanted = MAKERS[how]

@@ -91,6 +91,7 @@ def test_a_maximum_of_both_zeros_is_a_zero(operator: str, shape: tuple[int, int]
     assert y.size and not y.any()  # zeros of either sign are false, NaN and all else are true
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "ReduceSum", "Softmax"])
 @pytest.mark.parametrize("shape", SIZES)
 def test_a_nan_reaches_every_result_of_its_row(operator: str, shape: tuple[int, int]) -> None:

@@ -42,6 +42,7 @@ def test_an_artefact_runs_like_its_model(folder: Path, capsys: pytest.CaptureFix
     assert (answer("m.irc", "--shape", "image=5,64") == answer("m.irc")).all()
 
 
+@pytest.mark.slow
 def test_precision_of_an_artefact_is_its_own(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +69,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("verb", ["run", "compile"])
 def test_broken_artefacts(

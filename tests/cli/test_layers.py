@@ -74,6 +74,7 @@ def test_a_reference_engine_finds_the_layer(
     assert found["passes_that_touched_it"] == ["break_relu"]
 
 
+@pytest.mark.slow
 def test_an_ir_file_names_its_layers(tmp_path: Path, capsys: Captured) -> None:
     """Where a tensor has no name its layer has one; what OpenVINO has not is left out, and said."""
     x = ops.parameter("x", [2, 3])

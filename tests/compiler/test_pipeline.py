@@ -128,6 +128,7 @@ def test_an_encoder_layer(golden: Callable[[str, str], None]) -> None:
     golden("encoder_layer", print_graph(found))
 
 
+@pytest.mark.slow
 def test_work_is_linear_in_the_model() -> None:
     """No timing: each node is rewritten about once, and the shape arithmetic is gone."""
     source = read_onnx(bert(12, 8, 2, 8, 40, positions=8))

@@ -55,6 +55,7 @@ def class_assertions(function: Function) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_rules_do_not_assert_the_class_of_their_operation() -> None:
     functions = dict(listed_functions())
     assert len(functions) > 200

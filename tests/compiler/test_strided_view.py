@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from irc_compiler.compiler.strided_view import (
@@ -57,6 +58,7 @@ def moved(draw: st.DrawFn) -> tuple[View, np.ndarray, np.ndarray]:
     return view, memory, array
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(moved())
 def test_movements_are_numpys(case: tuple[View, np.ndarray, np.ndarray]) -> None:
@@ -67,6 +69,7 @@ def test_movements_are_numpys(case: tuple[View, np.ndarray, np.ndarray]) -> None
         assert (memory[start : start + array.size].reshape(array.shape) == array).all()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(moved(), st.randoms(use_true_random=False))
 def test_reshape_is_numpys_or_says_no(

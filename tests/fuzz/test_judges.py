@@ -78,6 +78,7 @@ def test_a_planted_fault_is_found(where: str, monkeypatch: Patch) -> None:
         check_graph(parse_graph(SOFTMAX), 0, X)
 
 
+@pytest.mark.slow
 def test_the_limits_are_limits() -> None:
     """Of memory, even where it is given back at once, and of the processor's time."""
     with within_limits(300 << 20):

@@ -53,6 +53,7 @@ def test_reductions_walk_as_their_sizes_are_known() -> None:
     assert steps_of(nets[0]) == steps_of(nets[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [3, 10, 40, 180])
 def test_weights_that_underflow(step: int) -> None:
     """Whether an infinite value counts is open where its weight underflows, and only there."""
@@ -123,6 +124,7 @@ def test_keys_that_a_causal_mask_hides(port: int) -> None:
     assert spread is not None and np.isfinite(spread).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "is_open"), [([0], False), ([1], True), ([0, 2], True)])
 @pytest.mark.parametrize("op", ["Attention.0", "ScaledDotProductAttention.13"])
 def test_values_that_causal_attention_hides(op: str, keys: list[int], is_open: bool) -> None:
@@ -393,6 +395,7 @@ BESIDE_NOTHING = """graph "g"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_what_remains_beside_a_size_of_nothing_is_open(rows: int) -> None:
     graph = parse_graph(BESIDE_NOTHING)

@@ -28,6 +28,7 @@ def results(output: ops.Tensor, *given: Any) -> list[Any]:
     return [irc.compile_model(model)(*given)[0], interpret(model.graph, given)[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", ["add", "multiply", "subtract"])
 @pytest.mark.parametrize("count", [5, 100])
@@ -102,6 +103,7 @@ def test_what_is_exact_wraps_in_few_bits(dtype: DType) -> None:
             np.testing.assert_array_equal(got.astype(np.int64), want, str(op))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize("floor", [True, False])
 def test_quotients_at_the_ends_of_signed_integers(bits: int, floor: bool) -> None:

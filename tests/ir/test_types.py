@@ -127,6 +127,7 @@ def test_broadcast_shapes():
         broadcast_shapes((0,), (2,))
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.sampled_from([0, 1, 2, 3]), max_size=4), max_size=4))
 @settings(max_examples=200, deadline=None)
 def test_broadcast_shapes_is_numpys(shapes: list[list[int]]):

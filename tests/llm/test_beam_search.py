@@ -6,6 +6,7 @@ import pytest
 from support.models.reference_generation import beam_search, greedy, tiny_llm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [2, 3, 4])
 @pytest.mark.parametrize("prompt", ["hello world", "a", "zz top"])
 def test_beams_are_those_of_the_reference(prompt: str, width: int) -> None:

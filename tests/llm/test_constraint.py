@@ -23,6 +23,7 @@ SCHEMA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "seed": 3}])
 def test_texts_fulfil_a_schema(options: dict[str, Any]) -> None:
     pytest.importorskip("llguidance", reason="not run: llguidance is not installed")

@@ -25,6 +25,7 @@ HEADS: dict[str, Callable[[Tensor], Tensor]] = {
 CUT = {"product", "turned", "capped", "bias"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEADS)
 def test_logits_are_those_of_the_whole_model_at_the_positions(name: str) -> None:
     x = ops.parameter("x", ["B", "S", 4])

@@ -19,6 +19,7 @@ def test_the_longest_and_latest_passage_is_found() -> None:
     assert guess_tokens([1, 2, 3], 4) == guess_tokens([], 4) == guess_tokens([1], 4) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lookup", [1, 5])
 @pytest.mark.parametrize(
     "options", [{}, {"temperature": 0.7, "seed": 3}, {"repetition_penalty": 1.3}, {"logprobs": 2}]
@@ -51,6 +52,7 @@ def test_right_guesses_save_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runs[0] < without * 3 / 4
 
 
+@pytest.mark.slow
 def test_a_session_continues_behind_guesses() -> None:
     llm = tiny_llm(context_length=512)
     plain, guessing = llm.session(), llm.session()

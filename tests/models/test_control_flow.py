@@ -24,6 +24,7 @@ def rival(name: str) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", TEXTS)
 def test_same_as_onnxruntime(name: str, threads: int) -> None:
@@ -128,6 +129,7 @@ def test_scan_with_a_batch_axis(sizes: str, backwards: int) -> None:
         same(net(inputs), other.run(None, inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backwards", [0, 1])
 @pytest.mark.parametrize("sizes", ["3, 5", "N, 5", "N, T"])
 def test_scan_of_sequences_with_lengths(sizes: str, backwards: int) -> None:

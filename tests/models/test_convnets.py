@@ -48,6 +48,7 @@ def test_symbolic_batch(name: str) -> None:
         check(net, model, N=batch)
 
 
+@pytest.mark.slow
 def test_products_of_squeezed_channels_form_no_tasks() -> None:
     """The calling thread runs these small steps one after the other, whatever shares the images."""
     model = convnets.excited(batch="N")

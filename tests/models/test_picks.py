@@ -99,6 +99,7 @@ CASES: dict[str, Callable[[OnnxGraph, str, str], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(None, None), (4, 6)], ids=["symbolic", "fixed"])
 @pytest.mark.parametrize("case", CASES)
 def test_indices_are_native(case: str, sizes: tuple[int | None, int | None]) -> None:

@@ -62,6 +62,7 @@ def test_cells(name: str, batch: int, tmp_path: Path) -> None:
         check(ov.Model(outs, [x, *states]), inputs[: 1 + len(states)], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_in_a_loop(name: str, backwards: bool, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def merged(g: OnnxGraph, x: str) -> None:
 CASES: dict[str, Callable[[OnnxGraph, str], None]] = {f.__name__: f for f in (tokens, merged)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_sizes_of_images_are_known(case: str) -> None:
     g = OnnxGraph(opset=18)

@@ -69,6 +69,7 @@ def test_a_norm_that_is_not_alone_is_kept() -> None:
     assert "BatchNormalization" in operators(check(g.model(), image()))
 
 
+@pytest.mark.slow
 def test_quantization_is_above_movers() -> None:
     """MaxPool and Flatten work on 8-bit elements."""
     g = OnnxGraph(17)
@@ -82,6 +83,7 @@ def test_quantization_is_above_movers() -> None:
     assert order.count("QuantizeLinear") == 2
 
 
+@pytest.mark.slow
 def test_a_weight_that_two_layers_share() -> None:
     g = OnnxGraph(17)
     x = g.input("x", ["N", 16])
@@ -104,6 +106,7 @@ def test_names_that_are_taken_get_a_number() -> None:
     check(g.model(), [{"x": normal(16, 16)}])
 
 
+@pytest.mark.slow
 def test_nodes_without_names_or_with_one_name_and_constants_as_nodes() -> None:
     model, data = nets.mlp()
     changed = onnx.ModelProto()

@@ -78,6 +78,7 @@ def test_a_chain_takes_memory_by_its_length(kind: str) -> None:
     assert peak < 4 * wide.nbytes
 
 
+@pytest.mark.slow
 def test_a_long_chain_compiles_and_runs() -> None:
     names = ["x", *(f"t{i}" for i in range(998)), "y"]
     nodes = [helper.make_node("Neg", [a], [b]) for a, b in zip(names, names[1:], strict=False)]

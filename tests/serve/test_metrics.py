@@ -44,6 +44,7 @@ WANTED: dict[str, dict[str, float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["irc", "triton", "ovms"])
 def test_names_and_values(tmp_path: Path, names: Literal["irc", "triton", "ovms"]) -> None:
     save_model(tmp_path, "m", affine())

@@ -32,6 +32,7 @@ def index(server: Server) -> dict[tuple[str, str], tuple[str, str]]:
     return {(m["name"], m["version"]): (m["state"], m["reason"]) for m in found}
 
 
+@pytest.mark.slow
 def test_versions_and_policies(tmp_path: Path) -> None:
     for version in (1, 2, 3):
         save_model(tmp_path, "m", affine(version), version)
@@ -43,6 +44,7 @@ def test_versions_and_policies(tmp_path: Path) -> None:
         assert client.get_model_metadata("m")["versions"] == ["2", "3"]
 
 
+@pytest.mark.slow
 def test_polling_loads_replaces_and_removes(tmp_path: Path) -> None:
     save_model(tmp_path, "m", affine(1))
     with (
@@ -62,6 +64,7 @@ def test_polling_loads_replaces_and_removes(tmp_path: Path) -> None:
         wait_until(lambda: not client.is_model_ready("m"))
 
 
+@pytest.mark.slow
 def test_a_bad_file_keeps_the_last_version_and_says_why(tmp_path: Path) -> None:
     path = save_model(tmp_path, "m", affine(1))
     good = path.read_bytes()

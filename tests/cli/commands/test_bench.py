@@ -31,6 +31,7 @@ def test_figures() -> None:
     assert (found.engine, found.threads, found.requests, found.calls) == ("e", 2, 3, 101)
 
 
+@pytest.mark.slow
 def test_engines_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(bench, "_block", lambda call: [call() or 1e-3])
@@ -60,6 +61,7 @@ def test_requests_run_at_the_same_time() -> None:
     assert len(taken) >= 3 and not together.broken
 
 
+@pytest.mark.slow
 def test_every_request_is_a_call_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -22,6 +22,7 @@ def complete(*words: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_completion_of_bash(here: Path) -> None:
     assert complete("co") == ["convert", "compile", "compare", "completion"]
     assert complete("graph", "--pro") == ["--profile"]

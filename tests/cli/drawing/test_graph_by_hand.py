@@ -88,6 +88,7 @@ def test_the_wheel_zooms_at_the_pointer(page: Page) -> None:
     assert shown == page.run("`translate(${at.x},${at.y}) scale(${at.k})`")
 
 
+@pytest.mark.slow
 def test_dragging_pans(page: Page) -> None:
     x, y, scale = page.run("[at.x, at.y, at.k]")
     page.mouse("mousePressed", 600, 400)

@@ -197,6 +197,7 @@ def in_browser(path: Path, wish: str, *words: str) -> str:
 
 @pytest.mark.skipif(not BROWSER, reason="not run: no Chromium (apt install chromium)")
 class TestInChromium:
+    @pytest.mark.slow
     def test_stage_search_and_box(self, page: str, tmp_path: Path) -> None:
         path = tmp_path / "page.html"
         path.write_text(page)

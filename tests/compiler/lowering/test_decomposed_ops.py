@@ -135,6 +135,7 @@ def test_places_of_maxima(pool: str, image: str, compile_graph) -> None:
         np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [0, 1], ids=["in the image", "in the grid"])
 @pytest.mark.parametrize("corners", ["true", "false"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])

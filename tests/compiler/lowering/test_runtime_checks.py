@@ -91,6 +91,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_sizes_that_contradict_each_other_are_refused(name: str) -> None:
     shapes, rest, good, bad = CASES[name]

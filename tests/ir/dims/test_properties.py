@@ -105,6 +105,7 @@ def test_simplification_keeps_every_defined_value(tree: object, envs: list[dict[
         assert d.substitute(built, env) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(_TREES, _TREES, st.lists(_ENVS, min_size=1, max_size=6))
 def test_comparisons_never_claim_what_is_false(a: object, b: object, envs: list[dict[str, int]]):
@@ -122,6 +123,7 @@ def test_comparisons_never_claim_what_is_false(a: object, b: object, envs: list[
             assert claim in (None, truth)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(_TREES)
 def test_text_and_json_round_trip(tree: object):
@@ -138,6 +140,7 @@ def test_text_and_json_round_trip(tree: object):
     assert str(unbound) == str(d.parse(str(unbound)))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(_TREES, _TREES, _ENVS)
 def test_substitution_composes_with_evaluation(tree: object, inner: object, env: dict[str, int]):

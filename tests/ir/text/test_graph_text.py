@@ -222,6 +222,7 @@ def test_any_names_survive(names: list[frozenset[str]]) -> None:
     assert found + [frozenset()] * (len(names) - len(found)) == names
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=20), NAMES)
 def test_any_name_of_a_node_survives(name: str, names: frozenset[str]) -> None:

@@ -31,6 +31,7 @@ def engine() -> Iterator[GenerationEngine]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.9, "seed": 4, "top_k": 20}])
 def test_texts_are_those_of_generate_whoever_joins(
     engine: GenerationEngine, options: dict[str, Any]
@@ -108,6 +109,7 @@ def hold_steps(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return go
 
 
+@pytest.mark.slow
 def test_the_queue_is_bounded_and_places_become_free(monkeypatch: pytest.MonkeyPatch) -> None:
     go = hold_steps(monkeypatch)
     with LLM.engine(max_rows=1, queue_size=2) as engine:
@@ -261,6 +263,7 @@ def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
         LLM.engine(**options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("takes_gaps", [True, False])
 def test_equal_beginnings_are_read_once(takes_gaps: bool) -> None:
     made = GenerationEngine(

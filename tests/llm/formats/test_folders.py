@@ -31,6 +31,7 @@ def feed(model: Any) -> Any:
     return interpret(model.graph, given)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["F16", "BF16"])
 def test_narrow_floats(dtype: str, tmp_path: Path) -> None:
     """Stored as they are, or widened; shards are one model."""
@@ -67,6 +68,7 @@ def test_a_model_is_read_again(tmp_path: Path) -> None:
         model.origin.reload()
 
 
+@pytest.mark.slow
 def test_a_folder_of_stateful_ir(tmp_path: Path) -> None:
     """As optimum-intel writes it: openvino_model.xml next to config and tokenizer."""
     source = read_language_model(write_folder(tmp_path / "source", "qwen2"))

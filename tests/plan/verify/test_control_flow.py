@@ -76,6 +76,7 @@ BROKEN: list[tuple[str, str, Change]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(len(BROKEN)))
 def test_verify_plan_rejects_broken_control_steps(case: int) -> None:
     name, kind, change = BROKEN[case]

@@ -60,6 +60,7 @@ def test_step_bounds_reject_windows_that_wrap(family: type, field: str) -> None:
     assert tried > 10
 
 
+@pytest.mark.slow
 def test_step_bounds_accept_windows_whose_sums_fit() -> None:
     """(k - 1) * dilation wraps to 0 with 2^63 and three taps."""
     seed = next(s for s in sliding(ConvSpec) if s.name == "conv2d dynamic")

@@ -180,6 +180,7 @@ FUZZ = settings(
 )
 
 
+@pytest.mark.slow
 @FUZZ
 @given(seed=SEEDS)
 def test_mutated_plans(seed: int, tiny_artifact: bytes) -> None:
@@ -202,6 +203,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 @FUZZ
 @given(seed=SEEDS)
 def test_mutated_control_flow(seed: int, loop: bytes) -> None:
@@ -224,6 +226,7 @@ def test_mutated_manifests(seed: int, tiny_artifact: bytes) -> None:
     runs_or_is_refused(parts.seal(json.dumps(parts.manifest).encode()), X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plan", "graph", "weights"])
 def test_changed_bytes_with_right_digests(
     kind: str, tiny_artifact: bytes, tiny_net: irc.CompiledModel

@@ -210,6 +210,7 @@ def test_truncating_the_file_in_place_is_an_error_not_a_signal(
         _ = net.model
 
 
+@pytest.mark.slow
 def test_large_weights_are_read_chunk_by_chunk(
     encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

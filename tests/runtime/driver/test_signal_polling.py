@@ -42,6 +42,7 @@ CASES: dict[str, tuple[list[Any], list[Any], tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", CASES)
 def test_rounds_give_the_same_numbers(

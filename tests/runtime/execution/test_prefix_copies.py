@@ -40,6 +40,7 @@ def test_both_caches_are_appended_to() -> None:
     assert len(code.prefix_copies) == len(wide_net().plan.variables) == 2
 
 
+@pytest.mark.slow
 def test_memory_is_taken_again_only_when_it_is_full() -> None:
     request = wide_net().create_infer_request()
     step(request, 0, [[1] * 64])

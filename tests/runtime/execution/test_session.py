@@ -87,6 +87,7 @@ def test_a_new_shape_starts_no_llvm(session: Session) -> None:
     assert compilations() == before
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_many_shapes(session: Session) -> None:
     a, b = data(70_000)
     session.run([a, b])
@@ -98,6 +99,7 @@ def test_memory_stays_flat_over_many_shapes(session: Session) -> None:
     assert len(context.instances) <= 32 and len(session.regions.layouts) <= 128
 
 
+@pytest.mark.slow
 def test_a_growing_shape_rarely_moves_the_arena() -> None:
     session = Session(chain().compile(), num_threads=1)
     arenas = set()
@@ -244,6 +246,7 @@ def test_too_large_is_refused_before_anything_is_allocated() -> None:
     assert len(session._pool[-1].space.arena) <= 1 << 20
 
 
+@pytest.mark.slow
 def test_no_input_is_kept(session: Session) -> None:
     for n in (10, 30_000):
         a, b = data(n)
@@ -254,6 +257,7 @@ def test_no_input_is_kept(session: Session) -> None:
         assert ref() is None
 
 
+@pytest.mark.slow
 def test_eight_threads_share_a_session(session: Session) -> None:
     wrong: list[int] = []
 

@@ -326,6 +326,7 @@ def read_of(count: int, at: int, stride: int) -> ElementwiseSpec:
     return replace(pointwise("copy", count), inputs=(Operand(f32, (stride,), at),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_no_run_of_a_forged_walk_reads_what_is_not_written(seed: int) -> None:
     """Whatever way branches go and however often loops run, what is read or left unwritten is

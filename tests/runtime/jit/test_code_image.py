@@ -137,6 +137,7 @@ def test_the_report_names_the_linker(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert again.program.compiled == 0 and again.program.count_linked == linked.program.count_linked
 
 
+@pytest.mark.slow
 def test_a_library_needs_what_it_is_asked_for(image: CodeImage) -> None:
     target = host_target("plain")
     with pytest.raises(Error, match="could not be linked"):

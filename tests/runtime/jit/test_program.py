@@ -75,6 +75,7 @@ def test_code_is_shared_while_a_program_lives(tiny: list[str]) -> None:
     assert build_program(plan, {}, TARGET).compiled == 2
 
 
+@pytest.mark.slow
 def test_code_outlives_its_program_while_a_call_needs_it(tiny: list[str]) -> None:
     a, b = data(50)
     call = Session(build_program(chain().plan(), {}, TARGET), num_threads=1).bind([a, b])
@@ -82,6 +83,7 @@ def test_code_outlives_its_program_while_a_call_needs_it(tiny: list[str]) -> Non
     assert (call()[0] == chain_answer(a, b)).all()
 
 
+@pytest.mark.slow
 def test_the_disk_cache_saves_compiling(tiny: list[str]) -> None:
     disk, plan = Disk(), chain(length=4).plan()
     assert build_program(plan, {}, TARGET, code_cache=disk).compiled == 2

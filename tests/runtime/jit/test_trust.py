@@ -78,6 +78,7 @@ def loads(path: Path) -> Mapping[str, Callable[[], irc.CompiledModel]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", loads(Path()))
 def test_the_files_code_is_left_alone(how: str, lying: Path) -> None:
     assert (loads(lying)[how]()(X)[0] == np.abs(X)).all()

@@ -163,6 +163,7 @@ def test_conversions_agree_with_evaluation(processor: str) -> None:
             check(program, [values[:count]], processor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("half", [F16, BF16], ids=str)
 def test_conversions_of_16_bit_floats_are_those_of_ml_dtypes(half, processor: str) -> None:

@@ -83,6 +83,7 @@ def _nearest(x, step_bits, least):
     return float(round(Fraction(x) / unit) * unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half,bits,least", [("f16", 10, -14), ("bf16", 7, -126)])
 def test_f64_to_f16_rounds_once(target, half, bits, least):
     middles = _HALVES[:20000:7].view(_NUMPY[half]).astype(np.float64)

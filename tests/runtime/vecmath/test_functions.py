@@ -248,6 +248,7 @@ EXACT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_exact_values(name, isa):
     x = np.array([*(a for a, _ in EXACT[name]), NAN], np.float32)
@@ -274,6 +275,7 @@ def test_lanes_do_not_matter(name, isa):
     np.testing.assert_array_equal(run(name, isa, *head), want[:37])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("element", [F16, BF16])
 @pytest.mark.parametrize("name", ["exp", "tanh", "erf", "sin"])
 def test_f16_is_computed_in_f32(name, element, isa):

@@ -42,6 +42,7 @@ def test_raw(hostile_server: Server, name: str) -> None:
     assert answer.split(b" ")[1] in statuses, answer[:200]
 
 
+@pytest.mark.slow
 def test_slow_headers_are_cut_off(hostile_server: Server) -> None:
     """A connection that says nothing, one that stops, one that sends a byte at a time."""
     for data in (b"", HEAD):
@@ -56,11 +57,13 @@ def test_slow_headers_are_cut_off(hostile_server: Server) -> None:
                 time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_slow_bodies_are_cut_off(hostile_server: Server) -> None:
     answer = send(hostile_server, HEAD + b"content-length: 100\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.slow
 def test_connections_are_bounded(hostile_server: Server) -> None:
     """Half-open connections above the limit are closed; those below end by their time."""
     host, port = hostile_server.http.split(":")
@@ -82,6 +85,7 @@ def test_pipelined_requests_are_bounded(hostile_server: Server) -> None:
     assert b"400 Bad Request" in answer and answer.count(b"200 OK") < 100
 
 
+@pytest.mark.slow
 def test_a_slow_reader_is_cut_off(hostile_server: Server) -> None:
     """A client that asks for a large answer again and again and does not read."""
     host, port = hostile_server.http.split(":")

@@ -48,6 +48,7 @@ def client(server: Server) -> Any:
     return openai.OpenAI(base_url=f"http://{server.http}/v1", api_key="secret", max_retries=0)
 
 
+@pytest.mark.slow
 def test_models_are_listed(client: Any) -> None:
     assert [m.id for m in client.models.list()] == ["narrow", "tiny"]
     assert client.models.retrieve("tiny").owned_by == "irc"
@@ -179,6 +180,7 @@ def hold_steps(monkeypatch: Any) -> threading.Event:
     return go
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_away_frees_its_row(
     client: Any, server: Server, monkeypatch: Any
 ) -> None:
@@ -342,6 +344,7 @@ def test_metrics_count_tokens(server: Server, client: Any) -> None:
     assert value("irc_requests_total") >= 1 and value("irc_model_memory_bytes") > 0
 
 
+@pytest.mark.slow
 def test_a_file_of_one_model_is_served(models: Path) -> None:
     with serving(models / "tiny" / "1") as server:
         client = openai.OpenAI(base_url=f"http://{server.http}/v1", api_key="x")

@@ -175,6 +175,7 @@ def test_request_ids_come_back(server: Server) -> None:
         assert headers["x-request-id"] != bad and len(headers["x-request-id"]) == 16
 
 
+@pytest.mark.slow
 def test_keep_alive_answers_many_requests(server: Server) -> None:
     connection = http.client.HTTPConnection(server.http, timeout=60)
     for _ in range(20):
@@ -183,6 +184,7 @@ def test_keep_alive_answers_many_requests(server: Server) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["", "Bearer wrong", "Bearer s3cretx", "s3cret"])
 def test_a_wrong_token_is_refused(tmp_path: Path, given: str) -> None:
     save_model(tmp_path, "affine", affine())

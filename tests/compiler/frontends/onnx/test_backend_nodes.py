@@ -114,6 +114,7 @@ def test_cases_of_an_operator_pass(operator: str) -> None:
     assert not failed, "\n".join(failed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", OTHERS)
 def test_other_operators_are_refused_clearly_or_imported(operator: str) -> None:
     for case in _by_operator()[operator]:

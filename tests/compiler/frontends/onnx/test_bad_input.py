@@ -45,6 +45,7 @@ def test_files_that_are_no_model(tmp_path: Path, content: bytes, part: str) -> N
     refused(content, ModelFormatError, part, "<bytes>")
 
 
+@pytest.mark.slow
 def test_a_model_cut_short_at_any_length() -> None:
     text = small.mlp((64, 40, 3), 2).SerializeToString()
     for size in range(len(text)):

@@ -162,6 +162,7 @@ def test_constants_share_the_models_memory_and_are_read_only(tmp_path: Path) -> 
     assert graph.node(constant).names == [{"w"}]
 
 
+@pytest.mark.slow
 def test_a_long_chain_needs_no_recursion() -> None:
     count = 5000
     nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(count)]

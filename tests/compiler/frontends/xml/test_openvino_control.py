@@ -111,6 +111,7 @@ def test_branches_of_several_outputs(tmp_path: Path) -> None:
         np.testing.assert_array_equal(list(net(inputs)), [r, p, q])
 
 
+@pytest.mark.slow
 def test_carried_values_change_places(tmp_path: Path) -> None:
     model = parser.parse_model(PLACES)
     many = [{"count": np.array(n), **numbers(*"abcw")} for n in (1, 2, 5)]

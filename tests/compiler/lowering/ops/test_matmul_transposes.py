@@ -13,6 +13,7 @@ from support.plan_steps import gemm_specs
 from tests.compiler.lowering.ops.test_matmul import agree, compiled, model, steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [["B", 20, 24], [3, "S", 24], ["B", "S", 24], [3, 20, 24]])
 @pytest.mark.parametrize("before", [True, False])
 def test_rows_of_a_batch_that_is_turned_are_one_product(
@@ -109,6 +110,7 @@ def test_tokens_become_an_image_without_a_copy(tmp_path: Any) -> None:
     agree(net, data, {"x": rng.integers(-3, 4, (2, 60, 24)).astype("f4")}, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 1, -1])
 def test_a_part_that_a_known_index_picks_is_not_copied(tmp_path: Any, at: int) -> None:
     """Queries, keys or values out of one product, stacked and picked as exporters do."""

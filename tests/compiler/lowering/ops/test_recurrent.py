@@ -52,12 +52,14 @@ def test_against_onnxruntime(kind: str, direction: str) -> None:
     check(data, irc.compile_model(data, num_threads=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(GATES))
 def test_sequence_lengths(kind: str) -> None:
     data = model(kind, "bidirectional", lengths=True)
     check(data, irc.compile_model(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(GATES))
 def test_bf16_rounds_the_factors_of_both_products(kind: str) -> None:
     data = model(kind, "bidirectional", hidden=33)
@@ -87,6 +89,7 @@ def test_every_activation(kind: str, name: str) -> None:
     check(data, irc.compile_model(data), 19, 1e-4, ((1, 1), (3, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_peepholes(direction: str) -> None:
     data = model("LSTM", direction, peepholes=True, lengths=True, states=("h", "c"), hidden=17)

@@ -85,6 +85,7 @@ def test_a_schedule_describes_its_decisions() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_building_changes_nothing_of_the_schedule(name: str) -> None:
     found = scheduled(irc.read_model(control_flow(name)).graph)

@@ -76,6 +76,7 @@ def test_same_elements(name: str) -> None:
     np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOVES)
 def test_natively(name: str) -> None:
     before = made(name)

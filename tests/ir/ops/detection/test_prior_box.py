@@ -35,6 +35,7 @@ PRIORS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", first_fast(PRIORS, 2), ids=str)
 def test_prior_box(attributes: dict[str, Any]) -> None:
     check(lambda *x: o1.prior_box(*x, attributes), SIZES)

@@ -32,6 +32,7 @@ def test_region_yolo_with_a_mask() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float16, np.uint8])
 def test_reorg_yolo(dtype: type) -> None:
     data = np.arange(2 * 8 * 6 * 4).reshape(2, 8, 6, 4).astype(dtype)

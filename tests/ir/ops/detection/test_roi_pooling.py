@@ -46,6 +46,7 @@ def test_psroi_pooling(group: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [1, 2])
 def test_deformable_psroi_pooling(bins: int) -> None:
     data = image(2 * 9)

@@ -44,6 +44,7 @@ def test_overlap_of_rotated_boxes() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clockwise", [True, False])
 @pytest.mark.parametrize("ratio", [0, 2])
 def test_roi_align_rotated(clockwise: bool, ratio: int) -> None:

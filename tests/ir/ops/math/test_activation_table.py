@@ -112,6 +112,7 @@ EXACT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(EXACT))
 def test_activations_over_the_negative_floats(name: str) -> None:
     x = far_negative_floats()

@@ -41,6 +41,7 @@ SAFE = [(F, np.int16), (np.int32, np.uint8), (np.float16, F), (np.int64, np.int8
 UNSAFE = [(np.int64, np.float16), (np.int8, np.uint32), (np.int64, np.uint64)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", first_fast(SAFE + UNSAFE, 2), ids=str)
 def test_convert_promote_types(pair: Any) -> None:
     one, two = pair

@@ -50,6 +50,7 @@ def test_roi_align() -> None:
     check(lambda *x: o3.roi_align(*x, 2, 3, 2, 0.5, "avg"), inputs, native=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("corners", first_fast([True, False]))
 def test_interpolate(mode: str, corners: bool) -> None:

@@ -25,6 +25,7 @@ def test_greedy_decoder(merge: bool) -> None:
     check(lambda *x: o1.ctc_greedy_decoder(*x, merge), [data, mask])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", [True, False])
 def test_greedy_decoder_with_lengths(merge: bool) -> None:
     lengths = np.array([6, 3, 5], I)

@@ -12,6 +12,7 @@ from irc_compiler.ir.ops import GatherTree
 from support.openvino_operations import check, k
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
 def test_gather_tree(dtype: Any) -> None:
     rng = np.random.default_rng(4)

@@ -34,6 +34,7 @@ def test_offsets(table: Any) -> None:
     check(lambda *x: o15.embedding_bag_offsets(*x), [table, INDICES, OFFSETS, k(-1, I), WEIGHTS])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [TABLE, DEEP], ids=["matrix", "tensor"])
 def test_packed(table: Any) -> None:
     packed = INDICES.reshape(3, 2)
@@ -42,6 +43,7 @@ def test_packed(table: Any) -> None:
     check(lambda *x: o15.embedding_bag_packed(*x, reduction="mean"), [table, packed], native=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [TABLE, DEEP], ids=["matrix", "tensor"])
 def test_segments(table: Any) -> None:
     segments = np.array([0, 0, 2, 2, 2, 3], I)
@@ -54,6 +56,7 @@ def test_segments(table: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_other_element_types() -> None:
     wide = INDICES.astype(np.int64)
     check(lambda *x: o3.embedding_bag_packed_sum(*x), [TABLE, wide.reshape(3, 2)])

@@ -18,6 +18,7 @@ DATA = np.random.default_rng(2).standard_normal((6, 2, 3)).astype(F)
 SEGMENTS = np.array([0, 0, 2, 3, 3, 3], np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fill", ["ZERO", "LOWEST"])
 def test_segment_max(fill: str) -> None:
     check(lambda *x: o16.segment_max(*x, fill_mode=fill), [DATA, SEGMENTS, k(6)])

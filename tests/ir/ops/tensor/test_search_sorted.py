@@ -38,6 +38,7 @@ def test_nan_is_behind_all_numbers_in_native_code_too() -> None:
 DATA = np.arange(60).reshape(3, 4, 5).astype(F)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bounds",
     [

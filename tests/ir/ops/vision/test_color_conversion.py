@@ -31,6 +31,7 @@ def test_nv12(dtype: Any, colours: str) -> None:
     check(lambda *x: make(*x), planes(dtype, (2, 4, 6, 1), (2, 2, 3, 2)), native=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 @pytest.mark.parametrize("colours", first_fast(["bgr", "rgb"]))
 def test_i420(dtype: Any, colours: str) -> None:

@@ -64,6 +64,7 @@ def test_deformable_convolution(window: dict[str, Any], groups: tuple[int, int])
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pad", [0.0, 1.0, -1.0])
 def test_binary_convolution(pad: float) -> None:
     bits = _R.integers(0, 2, (4, 8, 3, 3)).astype(np.uint8)

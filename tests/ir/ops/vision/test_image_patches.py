@@ -14,6 +14,7 @@ from support.openvino_operations import check, first_fast
 IMAGE = np.random.default_rng(5).standard_normal((2, 3, 9, 10)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pad", first_fast(["SAME_UPPER", "VALID", "SAME_LOWER"]))
 @pytest.mark.parametrize(
     "windows",

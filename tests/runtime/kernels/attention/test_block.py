@@ -250,6 +250,7 @@ def test_stored_f16_values(isa: str, dtype: DType) -> None:
     check(Case(19, 70, 24, 20, dtype=dtype, compute_dtype=BF16), isa, 2e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("block", [0, 1], ids=["first block", "second block"])
 def test_special_values(isa: str, block: int) -> None:
@@ -299,6 +300,7 @@ def test_the_scores_are_never_all_there(isa: str, factors: DType | None) -> None
     assert max(used) < 1 << 18 and len(used) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_a_row_alone_is_the_row_among_others(isa: str) -> None:
     """The bits of a row depend on nothing but the row: not on its place, nor on other heads."""
@@ -312,6 +314,7 @@ def test_a_row_alone_is_the_row_among_others(isa: str) -> None:
         assert same_bits(alone[0, 0], whole[row, head])
 
 
+@pytest.mark.slow
 def test_accuracy() -> None:
     """Long rows with flat and with sharp softmax (scores of 30, whose own rounding counts)."""
     for scale, limit in ((0.02, 3e-7), (1.0, 3e-5)):

@@ -102,6 +102,7 @@ def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str, isa: str) 
         assert same_bits(computed(replace(case, **other), isa, 2, floats=True)[0], first)
 
 
+@pytest.mark.slow
 @each_isa
 def test_infinity_stays_in_its_neighbourhood(isa: str) -> None:
     """Three channels by three taps leave half a cell empty, which a neighbour's value fills."""

@@ -265,6 +265,7 @@ def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str, isa: str) 
         assert same_bits(computed(replace(case, **other), isa, 2, floats=True)[0], first)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", ["padded", "depthwise"])
 def test_error_on_random_data(name: str, isa: str) -> None:
@@ -273,6 +274,7 @@ def test_error_on_random_data(name: str, isa: str) -> None:
     assert np.max(np.abs(found - expected)) <= 2.0**-24 * 5 * taps * 9
 
 
+@pytest.mark.slow
 @each_isa
 def test_no_batch(isa: str) -> None:
     for name in ("padded", "depthwise"):

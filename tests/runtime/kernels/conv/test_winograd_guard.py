@@ -91,6 +91,7 @@ def test_one_value_reaches_what_the_direct_convolution_lets_it_reach(name: str, 
         check(used, isa, change, int(rng.integers(1, 4)), str(rng.choice(["start", "end"])))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("m", [0, 2, 4])
 def test_nan_reaches_the_windows_that_contain_it(m: int, isa: str) -> None:
@@ -166,6 +167,7 @@ def poison_transformed(case: Case) -> Change:
     return change
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", [n for n in CASES if n != "far"])
 def test_ordinary_tiles_are_transformed(name: str, isa: str) -> None:

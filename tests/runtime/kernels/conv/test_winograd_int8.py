@@ -73,6 +73,7 @@ def test_the_largest_values_are_exact(
     check(case, isa, kind, zero, values=(data, filters))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processor", "instruction"),
     [

@@ -168,6 +168,7 @@ def test_run_time_strides_and_offsets(isa: str) -> None:
     check(spec, buffers, 126, isa, axes=(r, n), operands=static.operands(), dims=dims)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_several_outputs_of_mixed_types(isa: str) -> None:
     b = Builder()

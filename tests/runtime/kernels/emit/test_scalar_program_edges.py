@@ -28,6 +28,7 @@ def both_ways(program: Program, arrays: list[np.ndarray], isa: str) -> list[list
     return [compute(program, arrays, isa), evaluate_program(program, arrays)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_max_and_min_of_both_zeros_is_a_zero(dtype: DType, isa: str) -> None:
@@ -37,6 +38,7 @@ def test_max_and_min_of_both_zeros_is_a_zero(dtype: DType, isa: str) -> None:
         assert all((out == 0).all() for out in outs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_nan_stays_nan_whatever_its_payload(dtype: DType, isa: str) -> None:

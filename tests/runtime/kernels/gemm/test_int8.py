@@ -119,6 +119,7 @@ def test_int8_gemm_of_every_size_around_the_register_tile(isa: str) -> None:
                 check(case, isa, at="start" if (m + n) % 2 else "end")
 
 
+@pytest.mark.slow
 @each_kind
 def test_int8_gemm_of_dynamic_rows_and_a_packed_constant(isa: str) -> None:
     """K is known and whole cells: full tiles read A in place, the rest a copy of it."""
@@ -222,6 +223,7 @@ def sums_of(case: Case, isa: str) -> np.ndarray:
     return (a - integers(rng, (1,), case.dtype).astype(np.int32)) @ b
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("m, dynamic", [(20, ""), (29, "mnkabc")])
 def test_int8_gemm_may_overwrite_a_residual(isa: str, m: int, dynamic: str) -> None:

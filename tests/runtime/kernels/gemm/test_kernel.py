@@ -182,6 +182,7 @@ def test_gemm_keeps_denormals(isa: str, n: int, dynamic: str) -> None:
         assert (found == np.float32(2.0**-140)).all()
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("b", ["packed", "columns"])
 def test_gemm_resumes_the_chain_in_each_block_of_k(isa: str, b: str, floats) -> None:

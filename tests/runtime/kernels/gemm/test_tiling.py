@@ -38,6 +38,7 @@ def test_choose_schedule_copies_the_left_operand_where_that_is_faster(name: str)
     assert choose_schedule(make(case, "plain", WIDE)[0], WIDE).pack_a == copied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_copied_left_operand_changes_no_bit(isa: str) -> None:
     """The same rows by a machine whose first cache has few ways, and by one that has many."""

@@ -128,6 +128,7 @@ def test_what_is_put_joins_what_was_there(isa: str, dtype: DType, combine: str) 
     np.testing.assert_array_equal(out, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
 def test_running_sums(isa: str, dtype: DType) -> None:

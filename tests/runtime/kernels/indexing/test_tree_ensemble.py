@@ -127,6 +127,7 @@ def test_aggregates(isa: str, aggregate: str, dtype: Any) -> None:
         check(forest, TreeEnsemble(targets, aggregate), rows_of(19, dtype), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_leaves_that_name_some_of_the_targets(aggregate: str) -> None:
     forest = grow(3, 9, 4, [LT, GT], targets=4, width=2)

@@ -173,6 +173,7 @@ def test_directions(isa: str, cell: str, direction: str) -> None:
     check(Case(cell, direction, 3, 4, 19), isa, static=direction == "reverse" and cell == "lstm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell, hidden", [("lstm", 1), ("lstm", 33), ("gru", 16), ("rnn", 64)])
 def test_hidden_sizes(isa: str, cell: str, hidden: int) -> None:
@@ -197,6 +198,7 @@ def test_lengths_end_each_sequence(isa: str, cell: str) -> None:
     check(Case(cell, "bidirectional", 7, 5, 9, lengths=[5, 0, 1, 3, 5, 2, 4]), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("batch, time", [(0, 3), (2, 0), (5, 1)])
 def test_empty_axes(isa: str, batch: int, time: int) -> None:
@@ -259,6 +261,7 @@ def test_rounded_factors(isa: str, cell: str, direction: str) -> None:
         check(Case(cell, direction, 3, 3, 33, lengths=[3, 0, 2], compute_dtype=BF16), isa, 2e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("hidden", [1, 17, 32, 65])
 def test_rounded_factors_of_small_integers_are_exact(isa: str, hidden: int) -> None:

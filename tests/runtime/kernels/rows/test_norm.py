@@ -102,6 +102,7 @@ def test_variants_and_second_output(isa: str, centre: bool, scale: bool, outside
                     assert same_bits(found[1], (x + y).astype(found[1].dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_strides_expensive_prologue_and_doubles(isa: str, dynamic: bool) -> None:

@@ -131,6 +131,7 @@ def test_mean_of_squares_over_several_axes(isa: str, dynamic: bool) -> None:
             np.testing.assert_allclose(first, want, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", ["max", "min"])
 def test_nan_is_propagated(isa: str, kind: str) -> None:

@@ -133,6 +133,7 @@ def test_paddings(isa: str, dtype: DType) -> None:
             assert same_bits(found, same), (rule, begin, end)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_pieces(isa: str, dynamic: bool) -> None:
@@ -237,6 +238,7 @@ def test_padded_rows(isa: str, dynamic: bool, dtype: DType) -> None:
             assert same_bits(found[0], want), (rule, shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("rule", PADDING)
 def test_rows_without_elements_of_an_empty_axis(isa: str, rule: str) -> None:

@@ -94,6 +94,7 @@ def test_random_uniform_is_uniform() -> None:
     check_distribution(drawn, lambda x: (x + 1) / 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["RandomNormalLike", "RandomUniformLike"])
 def test_like_takes_the_shape_and_the_type(name: str) -> None:
     for data, how in (

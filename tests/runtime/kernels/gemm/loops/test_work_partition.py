@@ -51,6 +51,7 @@ def test_split_work_gives_every_element_to_one_worker(isa: str, name: str) -> No
         assert np.all(sum(p.astype(int) for p in parts(CASES[name], isa, workers)) == 1)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", CASES)
 def test_split_work_between_two_workers(isa: str, name: str) -> None:

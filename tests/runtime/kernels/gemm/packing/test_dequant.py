@@ -193,6 +193,7 @@ def test_dequant_rounds_weights_to_f16_scales(isa: str, scale: DType, dtype: DTy
     check(Case(9, 70, 33, dtype, 32, scale=scale), isa)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("scales", [(1e-7, 1e-4), (-90, 90), (1, 500)])
 def test_dequant_of_f16_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
@@ -250,6 +251,7 @@ def test_dequant_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa:
         assert same_bits(multiply(Case(m, 520, 75, DType.u4, 128), a[:m], isa, 2), expected[:m])
 
 
+@pytest.mark.slow
 @each_isa
 @each_type
 def test_dequant_of_transposed_weights(isa: str, dtype: DType) -> None:

@@ -82,6 +82,7 @@ def test_cast_operands_round_as_a_conversion_does(isa: str, source: DType, to: D
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 @each_isa
 def test_cast_operands_have_the_same_bits_for_dynamic_sizes_and_threads(isa: str) -> None:
     case = Case(31, 70, 50, a_from=DType.i32)

@@ -114,6 +114,7 @@ def test_strided_axes_have_the_same_bits_for_dynamic_sizes(isa: str, parts: str)
             assert same_bits(check_split(case, sizes, isa, parts), fixed)
 
 
+@pytest.mark.slow
 @each_isa
 def test_strided_axes_read_nothing_of_blocks_without_elements(isa: str) -> None:
     for sizes in ((2, 0, 3, 16, 2, 8), (2, 3, 3, 16, 0, 8), (2, 3, 3, 16, 2, 0)):

@@ -68,6 +68,7 @@ def values(dtype: str = "float32") -> Any:
 
 
 # onnxruntime sets the order in which it adds over its threads, so sums may differ by roundings.
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 @pytest.mark.parametrize("modes", [*([m] for m in MODES), MODES], ids=lambda m: m[0] + str(len(m)))
 def test_tree_regressor(modes: list[str], aggregate: str) -> None:
@@ -79,6 +80,7 @@ def test_tree_regressor(modes: list[str], aggregate: str) -> None:
     compare(model, feeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_tree_post_transforms(post: str, dtype: str) -> None:
@@ -208,6 +210,7 @@ def version_5(old: dict[str, Any], dtype: Any, **more: Any) -> dict[str, Any]:
     return made | more | {"leaf_targetids": [target for target, _ in ends], "tree_roots": roots}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregate", range(4))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("modes", [*([m] for m in MODES), MODES], ids=lambda m: m[0] + str(len(m)))

@@ -94,6 +94,7 @@ def test_group_norm(flag: int, silu: int) -> None:
     np.testing.assert_allclose(got, last(want) if flag else want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", [0, 1])
 @pytest.mark.parametrize("shape", [(2, 8, 4, 5), (2, 8, 1, 1), (2, 8)])
 def test_group_norm_of_a_sum(flag: int, shape: tuple[int, ...]) -> None:

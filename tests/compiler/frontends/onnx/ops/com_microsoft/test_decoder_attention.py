@@ -51,6 +51,7 @@ GROWING: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROWING)
 def test_a_cache_that_grows_is_that_of_multi_head_attention(name: str) -> None:
     """onnxruntime's CPU kernel has buffers only."""

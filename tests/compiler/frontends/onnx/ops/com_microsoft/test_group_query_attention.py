@@ -177,6 +177,7 @@ def test_against_onnxruntime(name: str) -> None:
             )
 
 
+@pytest.mark.slow
 def test_heads_are_normalized_by_their_weights() -> None:
     """onnxruntime's CPU kernel has no such norms."""
     case = Case((6,), 2, 4)

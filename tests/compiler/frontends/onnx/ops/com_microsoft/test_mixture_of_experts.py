@@ -103,6 +103,7 @@ def quantized(
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), feeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("block", [0, 16, 32])
 @pytest.mark.parametrize("zero", [False, True])

@@ -84,6 +84,7 @@ def test_default_parameters_are_those_of_onnxs_operators(
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op_type", GATES)
 def test_activations_that_differ_by_direction(op_type: str) -> None:
     names = ["HardSigmoid", "LeakyRelu", "ScaledTanh", "Affine", "Elu", "Softsign"]
@@ -123,6 +124,7 @@ def test_another_number_of_activations(names: list[str]) -> None:
         irc.compile_model(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("per_row", [False, True])
 def test_dynamically_quantised_layers_compute_with_the_weights_numbers(
