@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="every combination of a kernel's cases (hours), or a part of them; "
         "in tests/interop every case of ONNX",
     )
+
+
+def pytest_configure() -> None:
+    """A shell that starts this process in the background may ignore SIGINT in it, and so in all
+    programs that tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
