@@ -110,13 +110,16 @@ def test_an_interrupt_leaves_nothing(folder: Path) -> None:
     )
     before = {p.name for p in folder.iterdir()}
     command = [sys.executable, "-m", "irc_compiler", "quantize", "model.onnx"]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--data", "endless:batches"], stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 120
-    while not Path("begun").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    ) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while not Path("begun").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.kill(process.pid, signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130 and "interrupted" in err
     assert {p.name for p in folder.iterdir()} - before <= {"begun", "__pycache__"}
