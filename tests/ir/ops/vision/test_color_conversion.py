@@ -41,7 +41,7 @@ def test_i420(dtype: Any, colours: str) -> None:
     check(lambda *x: make(*x), frame, native=True)
 
 
-def test_halves_are_rounded_away_from_zero() -> None:
+def test_ties_are_rounded_away_from_zero() -> None:
     """As in OpenVINO's reference; its CPU plugin rounds them to even."""
     y = np.full((1, 2, 2, 1), 195, np.uint8)
     u, v = np.full((1, 1, 1, 1), 136, np.uint8), np.full((1, 1, 1, 1), 16, np.uint8)
