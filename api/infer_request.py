@@ -1,4 +1,4 @@
-"""Requests: runs of one model that hand its variables' values on."""
+"""Inference requests: each keeps the values of the model's variables from run to run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..runtime.driver.thread_pool import watch_forks
 from ..runtime.execution.variables import VariableStore
 from .ports import Outputs, PortTable
 
-# Attention adds up keys block by block, from the first on. A masked key adds nothing, so sums do
-# not depend on masked keys as long as the others stay in their blocks and in order.
-ATTENTION_BLOCK_KEYS: Final = BLOCK_KEYS
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..runtime.execution.session import Session
+
+# Attention adds up keys block by block, from the first on. A masked key adds nothing, so sums do
+# not depend on masked keys as long as the others stay in their blocks and in order.
+ATTENTION_BLOCK_KEYS: Final = BLOCK_KEYS
 
 
 class InferRequest:

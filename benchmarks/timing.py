@@ -61,7 +61,7 @@ def wait_until_idle(limit: float = 1.0) -> None:
     """Wait until no other thread of this process runs, for `limit` seconds at most.
 
     Workers of NumPy and of onnxruntime spin for 50 to 100 ms after a call, waiting for the next
-    one: whoever comes after them would have to share a core with them.
+    one: the next engine would have to share a core with them.
     """
     tasks = Path("/proc/self/task")
     end = time.perf_counter() + limit

@@ -97,7 +97,7 @@ class Dimension:
             raise ShapeError(
                 "a dynamic dimension has no length",
                 got=self._size,
-                fix="test is_static first, or fix the shape with Model.reshape",
+                fix="check is_static first, or fix the shape with Model.reshape",
             )
         return self._size
 

@@ -277,7 +277,7 @@ class InferRequest(NamesNearest):
             self.infer(inputs)
             if self._callback is not None:
                 self._callback[0](self._callback[1])
-        except BaseException as error:  # it belongs to whoever waits
+        except BaseException as error:  # raised again by wait()
             self._error = error
         finally:
             if self.release is not None:

@@ -123,7 +123,7 @@ def size_of(dim: Any, sizes: Mapping[str, int]) -> int | None:
 
 def _is_late(graph: Graph, node: int) -> bool:
     """Whether sizes of a node's inputs follow from data, or how many axes they have is seen when
-    it runs: sizes of the graph's inputs are checked before a run, whoever reads them."""
+    it runs: sizes of the graph's inputs are checked before a run, for all their consumers."""
     early = {s for p in graph.parameters for s in _symbols(graph, Value(p))}
     inputs = [v for v in graph.inputs(node) if v is not None]
     unknown = any(getattr(graph.type(v), "shape", ()) is None for v in inputs)

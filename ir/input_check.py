@@ -26,14 +26,14 @@ from .ops.shape_inference import naming, require_dtype
 from .types import MAX_RANK, MAX_SIZE, TensorType, Type
 
 # Inputs of these names are indices, counts or sizes, whichever operation reads them.
-_WHOLE = frozenset(
+_INTEGER_INPUTS = frozenset(
     "axes axes_mapping axis batch_indices batch_shape begin block_shape crops_begin crops_end "
     "depth diagonal_index end indices k kernel_size lengths max_output_boxes_per_class num_columns "
     "num_rows order output_shape output_size pads_begin pads_end position repeats seq_lengths "
     "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
 )
 # Inputs whose values decide how large outputs are, and how many elements of them are looked at.
-_SIZING = _WHOLE | frozenset(
+_SIZING_INPUTS = _INTEGER_INPUTS | frozenset(
     "frame_size frame_step num_samples num_segments scales scales_or_sizes sizes start stop "
     "step".split()
 )
@@ -53,7 +53,7 @@ def infer_checked(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type
     try:
         slots = op.slots(list(facts))
         for port, slot in zip(op.inputs, slots, strict=True):
-            if port.name in _WHOLE and isinstance(slot, Fact):
+            if port.name in _INTEGER_INPUTS and isinstance(slot, Fact):
                 require_dtype(slot, port.name, INTEGERS, "an integer type")
         with naming(scope):
             types = list(op.infer(*slots))
@@ -135,7 +135,7 @@ def charge_memory(op: Op, arrays: Sequence[Any], where: str) -> int:
 
 def _sizing_value(array: Any, port: str) -> bytes | None:
     few = array.size <= _SIZING_ELEMENTS and array.dtype.kind in "iufb"
-    return array.tobytes() if few and port in _SIZING else None
+    return array.tobytes() if few and port in _SIZING_INPUTS else None
 
 
 @lru_cache(_MAX_CACHED_CHECKS)

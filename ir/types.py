@@ -172,6 +172,11 @@ def _parse_shape(text: str, bounds: Bounds | None) -> Shape:
     return tuple(dims.parse(part, bounds) for part in parts)
 
 
+def format_shape(shape: Sequence[Dim | str]) -> str:
+    """A shape as messages show it: `[2, n + 1]`."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
 def joined_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
     """What arrays of these shapes broadcast to. ShapeError where they do not. (NumPy's own function
     knows half as many axes as its arrays.)"""
@@ -201,7 +206,7 @@ def broadcast_shapes(*shapes: Shape, where: str = "") -> Shape:
         raise ShapeError(
             "shapes do not broadcast",
             where=where or None,
-            got=" and ".join(f"[{', '.join(map(str, s))}]" for s in known),
+            got=" and ".join(map(format_shape, known)),
             expected="sizes equal or 1, axis by axis from the last",
         ) from None
     return tuple(out)

@@ -53,8 +53,8 @@ class LLM:
             if value is not None and (type(value) is not int or not 1 <= value < 1 << 31):
                 raise UsageError(f"{name} is out of range", got=value, expected="an integer from 1")
 
-        def read(place: str | os.PathLike[str]) -> LanguageModel:
-            return read_language_model(place, weights=cast(Any, weights), max_memory=max_memory)
+        def read(path: str | os.PathLike[str]) -> LanguageModel:
+            return read_language_model(path, weights=cast(Any, weights), max_memory=max_memory)
 
         source = path if isinstance(path, LanguageModel) else read(path)
         self.config, self.tokenizer = source.config, source.tokenizer
@@ -156,7 +156,10 @@ class LLM:
         last product, of length 1. [width] for one text that is not in a list."""
         if isinstance(texts, str):
             return self.embed([texts])[0]
-        prompts = [self.encode(text) for text in texts]
+        return self.embed_tokens([self.encode(text) for text in texts])
+
+    def embed_tokens(self, prompts: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
+        """`embed` of texts that are given as tokens: f32 [texts, width]."""
         for prompt in prompts:
             self.settings.require_room(prompt)
         if not prompts:

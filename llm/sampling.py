@@ -34,10 +34,11 @@ class GenerationOptions:
     of it. seed: of the draws; every row of a batch draws from a generator of its own with this
     seed. num_beams: rows of a beam search, 1 for none. logprobs: how many of the most likely tokens
     to give with their log-probabilities per position, None for none. ignore_eos: generate on after
-    an end token. json_schema: a JSON schema (a mapping, or its text) that the text fulfils; or
-    grammar: one in Lark's form that it follows (extra `constrain`). A text that max_tokens cuts is
-    the beginning of one that does. lookup: tokens to guess from an earlier equal passage of prompt
-    and text, and to read in one run with the last token; the text is the same as without.
+    an end token. json_schema: a JSON schema (a mapping, or its text) that the text conforms to; or
+    grammar: a grammar in Lark's form that the text follows (both: extra `constrain`). max_tokens
+    may end such a text early. lookup: tokens to draft from an earlier equal passage of prompt and
+    text, verified in one run with the last token; the text is the same as without (prompt lookup
+    decoding).
     """
 
     max_tokens: int = 256
@@ -227,9 +228,8 @@ def cut_distribution(
 
 def make_options(options: GenerationOptions | None, named: Mapping[str, Any]) -> GenerationOptions:
     """Options with the fields that are given by name. UsageError for an unknown one."""
-    base = options or GenerationOptions()
-    unknown = [name for name in named if not hasattr(base, name) or name.startswith("_")]
-    if unknown:
-        expected = ", ".join(GenerationOptions.__dataclass_fields__)
-        raise UsageError("unknown option", got=unknown[0], expected=expected)
-    return replace(base, **named)
+    known = GenerationOptions.__dataclass_fields__
+    for name in named:
+        if name not in known:
+            raise UsageError("unknown option", got=name, expected=", ".join(known))
+    return replace(options or GenerationOptions(), **named)

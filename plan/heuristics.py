@@ -195,5 +195,6 @@ def _heuristics_error(name: str, got: str, expected: str) -> VerificationError:
     )
 
 
+DEFAULT_HEURISTICS: Final = Heuristics()
 # Every threshold, by name.
 THRESHOLDS: Final[dict[str, Field[Any]]] = {f.name: f for f in fields(Heuristics)}

@@ -11,11 +11,11 @@ import functools
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
 from ..ir.errors import VerificationError
-from .heuristics import Heuristics
+from .heuristics import DEFAULT_HEURISTICS, Heuristics
 
 Isa = Literal["avx512", "avx2", "neon", "plain"]
 Arch = Literal["x86_64", "aarch64"]
@@ -72,7 +72,7 @@ class Target:
     l2: int
     l3: int
     cores: int
-    heuristics: Heuristics = field(default_factory=Heuristics)
+    heuristics: Heuristics = DEFAULT_HEURISTICS
 
     def __post_init__(self) -> None:
         info = ISAS.get(self.isa)

@@ -37,7 +37,7 @@ class ModelPort:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """What loading gives, in any thread: the compiled model and what is known of it."""
+    """The result of loading, which any thread may do: the compiled model and its properties."""
 
     net: CompiledModel
     inputs: dict[str, ModelPort]
@@ -123,17 +123,21 @@ class ServedModel:
     ) -> None:
         self.name, self.version, self.loaded, self.statistics = name, version, loaded, statistics
         self.net, self.inputs, self.outputs = loaded.net, loaded.inputs, loaded.outputs
+        self._open(config, settings)
+
+    def _open(self, config: ModelConfig, settings: Settings) -> None:
+        """Make what runs the requests: the queue, and the sequences of a model with variables."""
+        loaded, limits = self.loaded, settings.limits
         self.instances = config.instances or settings.instances
         self.queue = RequestQueue(
-            name,
+            self.name,
             self._call,
-            statistics,
+            self.statistics,
             instances=self.instances,
             size=config.queue_size or settings.queue_size,
             batching=loaded.batching,
             short=ShortCalls() if has_fixed_time(self.net.plan) else None,
         )
-        limits = settings.limits
         stateful = bool(self.net.plan.variables)
         self.sequences = (
             Sequences(self.net.create_infer_request, limits.sequences, limits.sequence_seconds)

@@ -279,7 +279,7 @@ def _compute_results(
 
 
 def _batch_by_bytes(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Positions in parts of HELD_BYTES, the last one of each included."""
+    """Batches of positions; a batch ends with the one that reaches MAX_HELD_BYTES."""
     part, part_bytes = list[int](), 0
     for at, size in enumerate(sizes):
         part.append(at)

@@ -10,6 +10,7 @@ from ...api import Model, PortInfo, compile_model, read_model
 from ...compiler.frontends.xml.text import shorten_text
 from ...compiler.inspect.summary import Summary, summarise
 from ...compiler.metadata import DESCRIPTION, list_paths, read_section
+from ...ir.types import format_shape
 from ...plan.text import print_plan
 from ..arguments import add_model, limits, require_file
 from ..console import print_result
@@ -104,7 +105,7 @@ def as_text(model: Model, summary: Summary) -> list[str]:
 
 
 def _port_text(port: PortInfo) -> str:
-    shape = "of any rank" if port.shape is None else f"[{', '.join(map(str, port.shape))}]"
+    shape = "of any rank" if port.shape is None else format_shape(port.shape)
     return f"{port.name or '(no name)'}  {port.dtype}{shape}"
 
 

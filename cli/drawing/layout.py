@@ -66,7 +66,7 @@ class _Layers:
 
 
 def find_ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest path to each box; what reads nothing is just above its first reader. Boxes
+    """The longest path to each box; a box without inputs is just above its first consumer. Boxes
     are numbered so that edges go from lower to higher numbers."""
     readers: list[list[int]] = [[] for _ in range(count)]
     ranks = [0] * count

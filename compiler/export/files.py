@@ -16,9 +16,10 @@ from ...ir.errors import Error
 def replace_files(*targets: Path) -> Generator[list[BinaryIO]]:
     """Streams that replace `targets`, in this order, when the block ends without an error.
 
-    On any error the targets stay as they were and nothing is left behind. Of several, the last is
-    the one that is opened by its name: whoever is killed while they are renamed leaves
-    none of it, rather than the old one besides new others. Raises Error naming the file where the
+    On any error the targets keep their contents and no temporary file remains. The last target is
+    the one that a reader opens by its name; its old file is removed before the others are
+    replaced. A process that is killed between two renames therefore leaves no model under that
+    name, rather than an old one next to new weights. Raises Error naming the file where the
     system refuses.
     """
     streams: list[BinaryIO] = []

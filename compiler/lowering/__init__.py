@@ -1,4 +1,4 @@
-"""RegionLowering: an optimised graph and a Target in, a plan out."""
+"""Lowering: an optimised graph and a Target in, a plan out."""
 
 from .lower import lower
 

@@ -124,11 +124,8 @@ def lower_host(lowering: RegionLowering, node: int) -> None:
             moves.append((fresh, out))
             whole = fresh.buffer
         outputs.append(whole)
-    name, sources, reason = (
-        lowering.name(node),
-        lowering.sources(node),
-        lowering.schedule.roles[node].reason,
-    )
+    name, sources = lowering.name(node), lowering.sources(node)
+    reason = lowering.schedule.roles[node].reason
     lowering.region.host(lowering.graph.op(node), inputs, outputs, name, reason, sources)
     for fresh, out in moves:
         lowering.copy(fresh, out, name, sources)

@@ -1,10 +1,10 @@
 """The one engine that mutates a graph: applies rules until none fires.
 
-A rule is a function (graph, node) -> Patch, MatchFailure or None, or one that gets the node's
-operation as well, typed (op_rule). The engine asks the rules of a
-pass at every node, applies a patch, looks again at the neighbourhood, and stops when a sweep over
-the whole graph changes nothing or the trace's budget is used up. It checks that a patch keeps types
-and shapes, moves names, and removes dead nodes.
+A rule is a function (graph, node) -> Patch, MatchFailure or None, or one that takes the node's
+typed operation as well (op_rule). The engine tries the rules of a pass at every node, applies a
+patch and visits its neighbourhood again. It stops when a sweep over the whole graph changes
+nothing, or when the trace's budget is used up. It checks that a patch keeps types and shapes,
+moves names, and removes dead nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a model takes for granted about sizes: kept while nodes are inferred, checked when it runs.
+"""Constraints on sizes that a model assumes: noted by shape inference, checked at run time.
 
-Inference refuses sizes that differ for sure. Where sizes are symbols it cannot know; what has to
-hold is then noted for whoever listens: the compiler turns it into facts about the inputs
-(compiler/shape_analysis/unify_dims.py) and into checks before a region runs (plan.SizeCheck).
+Inference refuses sizes that differ for sure. Where sizes are symbols it cannot know; the
+constraint is then passed to the active collectors: the compiler turns it into facts about the
+inputs (compiler/shape_analysis/unify_dims.py) and into checks before a region runs
+(plan.SizeCheck).
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ _everywhere = _Scope("_")
 class naming:
     """Symbols made inside are `_<prefix>_0`, `_<prefix>_1`, ...; scopes nest.
 
-    Whoever infers a node opens a scope that names it, so the same graph always gets the same
-    symbols and no two nodes share one.
+    The inference of each node opens a scope that names it, so the same graph always gets the
+    same symbols and no two nodes share one.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -1,8 +1,8 @@
 """Operations with graphs inside (control flow) as JSON and back; dataclass_json.py does all others.
 
-Nodes are listed producers first and named by their index in the list. Constants' arrays stand
-elsewhere: `keep` takes one and returns its number, `array` gives it back. Reading trusts nothing:
-VerificationError for whatever is not the text of a graph.
+Nodes are listed producers first and named by their index in the list. Constants' arrays are
+elsewhere: `keep` takes one and returns its number, `array` returns it by that number. Reading
+trusts nothing: VerificationError for anything that is not the text of a graph.
 """
 
 from __future__ import annotations

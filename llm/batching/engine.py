@@ -230,7 +230,7 @@ class GenerationEngine:
             return [*self._waiting, *reading, *self._running]
 
     def _remove_ended(self) -> None:
-        """Fail the requests that were cancelled or have expired, and free their places."""
+        """Fail the requests that were cancelled or have expired, and free their rows."""
         now = time.perf_counter()
         for task in self._list_all():
             if task.is_cancelled:

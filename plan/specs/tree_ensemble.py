@@ -90,13 +90,22 @@ class TreeEnsembleSpec(Spec):
         where, dtype = self.where, self.weights.dtype
         types = (self.nodes.dtype, self.trees.dtype, self.out.dtype)
         if dtype not in (DType.f32, DType.f64) or types != (DType.i32, DType.i32, dtype):
-            raise spec_error("no trees of these types", where, (dtype, *types), "f32 or f64")
+            raise spec_error(
+                "the tables of a tree ensemble have wrong types",
+                where,
+                (dtype, *types),
+                "f32 or f64",
+            )
         data = self.data.dtype
         if not (data.is_float and data.bits in (32, 64) or data.is_int and data.bits >= 8):
-            raise spec_error("no trees compare this type", where, data, "f32, f64, integers")
+            raise spec_error(
+                "tree ensembles do not compare this type", where, data, "f32, f64, integers"
+            )
         if self.comparison not in COMPARISONS or self.aggregate not in AGGREGATES:
             got = f"{self.comparison}, {self.aggregate}"
-            raise spec_error("no trees compare or aggregate so", where, got, COMPARISONS)
+            raise spec_error(
+                "unknown comparison or aggregation of a tree ensemble", where, got, COMPARISONS
+            )
         if self.width not in (1, self.targets):
             raise spec_error("leaves have other weights", where, self.width, self.targets)
         tables = (self.nodes, self.trees, self.weights)

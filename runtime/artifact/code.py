@@ -1,9 +1,9 @@
 """Machine code in an artefact: packed into one section, and used only where it is trusted.
 
-Code from a file runs with the rights of whoever loads it, and no check of ours can say what it
-does: digests detect damage, not intent. So a load uses it only on request (`trust_code=True`), or
-where the user's own private cache holds the very same code already; else LLVM makes it again from
-the verified plan. Trusted code stays with the program that was loaded with it: it goes neither
+Code from a file runs with the rights of the process that loads it, and no check can determine what
+it does: digests detect damage, not intent. So a load uses it only on request (`trust_code=True`),
+or where the user's own private cache holds the very same code already; else LLVM makes it again
+from the verified plan. Trusted code stays with the program that was loaded with it: it goes neither
 into the cache nor to other programs of the process.
 
 A kernel is named by its key (runtime/jit/program.py): a digest of its spec, the Target with its CPU

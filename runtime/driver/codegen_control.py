@@ -1,6 +1,6 @@
 """Control flow in the driver's walk: loops that count, move addresses and test conditions, and
-branches. All state of a loop is in its block (abi.py); addresses that moved are back in their
-addresses when the loop is left."""
+branches. All state of a loop is in its block (abi.py); the addresses that a loop advances are
+restored when it is left."""
 
 from __future__ import annotations
 

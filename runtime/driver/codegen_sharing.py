@@ -1,7 +1,7 @@
 """Shared steps in the native driver.
 
-Whoever is awake claims the next part of a shared step by one atomic add, the caller included, so
-no thread waits for one that sleeps or was descheduled before it claimed a part. Claims carry the
+Each running thread, the caller included, claims the next part of a shared step by one atomic add.
+So no thread waits for one that sleeps or was descheduled before it claimed a part. Claims carry the
 step's sequence number: a late worker can only claim a part of the step that is running now, and
 the caller does not move on before every claimed part is done.
 
@@ -110,7 +110,7 @@ def _write_unit(module: Module) -> Function:
     worker = f.add(f.add(f.mul(phase, parts), part), first)
     status = call_kernel(f, fn, buffers, dims, worker, total, mine)
     with f.if_(f.icmp("ne", status, 0)):
-        # The lowest failing part wins, so that the same element is reported whoever ran it.
+        # The lowest failing part is kept: the reported element does not depend on the thread.
         cell = f.or_(f.shl(part, 32), f.cast(status, I64, signed_=False))
         f.op(I64, f"atomicrmw umin {word(f, pool, POOL_FAILURE)}, {cell} monotonic")
     f.ret()

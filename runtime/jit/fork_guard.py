@@ -1,7 +1,7 @@
-"""Who is inside LLVM when the process forks.
+"""Records whether a thread is inside LLVM when the process forks.
 
 A forked child has the locks of LLVM and of llvmlite as they were, and none of the threads that
-held them: what another thread was compiling is never finished, and whoever compiles in the child
+held them: what another thread was compiling is never finished, and a compilation in the child
 would wait for ever. No lock is taken around a fork (other libraries fork in threads of their own);
 the child records that, and compiling there ends in an error.
 """

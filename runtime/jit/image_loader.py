@@ -35,7 +35,7 @@ class _Part(Protocol):
 class Library:
     """Loaded code. Its addresses are valid as long as the Library lives.
 
-    When the last reference goes, the code is unmapped: whoever stores an address keeps the Library.
+    When the last reference goes, the code is unmapped: an owner of an address keeps the Library.
     linked: how many of its images LLVM had to link.
     """
 

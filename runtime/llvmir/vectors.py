@@ -7,6 +7,7 @@ write past an end.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ _PAIRWISE = {"fadd", "fmul", "add", "mul", "and_", "or_", "xor", "smin", "smax"}
 _PAIRWISE |= {"umin", "umax", "maximum", "minimum", "max_or", "min_or"}
 
 
-class Vectors:
+class Vectors(ABC):
     target: Target
 
     def __init__(self) -> None:
@@ -43,15 +44,15 @@ class Vectors:
         self._silent: list[bool] = []  # `closed` of the regions being dropped
         self._count = 0
 
-    # What builder.py's Function adds, because it knows its module.
+    # Defined by builder.py's Function, which knows its module.
 
+    @abstractmethod
     def call(self, name: str, returns: str, *args: Value, flags: str = "") -> Value:
-        """Call an outside function or intrinsic by its full name; it declares itself."""
-        raise NotImplementedError
+        """Call an outside function or intrinsic by its full name, and declare it in the module."""
 
+    @abstractmethod
     def nontemporal_metadata(self) -> str:
         """`, !nontemporal !N` for a store."""
-        raise NotImplementedError
 
     # -- text ---------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from ...plan.heuristics import Heuristics
+from ...plan.heuristics import DEFAULT_HEURISTICS, Heuristics
 from ...plan.processors import features_of_isa, runnable_isas
 from ...plan.target import ISAS, Isa, Target
 from .heuristics_file import chosen_heuristics
@@ -38,7 +38,7 @@ def detected_target() -> Target:
 
     features = host.drop_refused_tiles(host.detected_features())
     best = runnable_isas(features)[0]
-    return _target_of(best, features_of_isa(best, features), Heuristics())
+    return _target_of(best, features_of_isa(best, features), DEFAULT_HEURISTICS)
 
 
 @lru_cache

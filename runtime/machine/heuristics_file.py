@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from ...ir.errors import UsageError, VerificationError
-from ...plan.heuristics import Heuristics
+from ...plan.heuristics import DEFAULT_HEURISTICS, Heuristics
 
 _MAX_BYTES: Final = 1 << 16
 
 
 def chosen_heuristics() -> Heuristics:
     """The thresholds of this process: those of the file that IRC_HEURISTICS names, else the
-    defaults. UsageError for a file that is unreadable, no TOML or has a wrong entry."""
+    defaults. UsageError for a file that cannot be read, is not TOML, or has a wrong entry."""
     name = os.environ.get("IRC_HEURISTICS", "")
-    return read_heuristics(Path(name)) if name else Heuristics()
+    return read_heuristics(Path(name)) if name else DEFAULT_HEURISTICS
 
 
 def read_heuristics(path: Path) -> Heuristics:

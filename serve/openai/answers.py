@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from ...llm.result import Generation
@@ -124,7 +125,7 @@ class CompletionAnswer:
             {show_token(self._tokenizer, t): max(p, LEAST_LOGPROB) for t, p in entry.top}
             for entry in given
         ]
-        offsets = [sum(map(len, tokens[:n])) for n in range(len(tokens))]
+        offsets = list(accumulate(map(len, tokens), initial=0))[:-1]
         return {
             "tokens": tokens,
             "token_logprobs": [max(entry.logprob, LEAST_LOGPROB) for entry in given],

@@ -122,7 +122,7 @@ class OpenAI:
 
         async def work() -> tuple[list[Any], int]:
             vectors, count = [], 0
-            async with model.embedding:
+            async with model.embedding_lock:
                 for text in texts:  # one by one: a client that goes away ends it
                     model.require_short(text)
                     vector, read = await asyncio.to_thread(_embed_text, model, text)
@@ -170,8 +170,9 @@ def _describe(model: ServedLanguageModel) -> dict[str, Any]:
 
 
 def _embed_text(model: ServedLanguageModel, text: str) -> tuple[Any, int]:
-    vector = model.llm.embed(text).astype("<f4")
-    return np.ascontiguousarray(vector), len(model.llm.encode(text))
+    tokens = model.llm.encode(text)
+    (vector,) = model.llm.embed_tokens([tokens]).astype("<f4")
+    return np.ascontiguousarray(vector), len(tokens)
 
 
 async def _stream(

@@ -20,7 +20,6 @@ from ..model_config import ModelConfig
 from ..repository import VersionFiles
 from ..served_model import LoadedModel, ServedModel
 from ..settings import Settings
-from ..statistics import Statistics
 from .errors import translate
 
 DEFAULT_ROWS = 8
@@ -30,7 +29,7 @@ MAX_TOKEN_CHARACTERS = 256
 
 @dataclass(frozen=True)
 class LoadedLanguageModel(LoadedModel):
-    """What loading gives, in any thread."""
+    """The result of loading, which any thread may do."""
 
     llm: LLM
 
@@ -74,29 +73,21 @@ class EngineQueue:
 class ServedLanguageModel(ServedModel):
     """A loaded language model. Made on the event loop."""
 
-    def __init__(
-        self,
-        name: str,
-        version: int,
-        loaded: LoadedLanguageModel,
-        config: ModelConfig,
-        settings: Settings,
-        statistics: Statistics,
-    ) -> None:
-        # Not ServedModel's: it has no queue of tensors and no sequences.
-        self.name, self.version, self.loaded, self.statistics = name, version, loaded, statistics
-        self.net, self.inputs, self.outputs = loaded.net, loaded.inputs, loaded.outputs
-        self.llm, self.created = loaded.llm, int(time.time())
+    loaded: LoadedLanguageModel
+
+    def _open(self, config: ModelConfig, settings: Settings) -> None:
+        """An engine in place of a queue of tensors and of sequences."""
+        self.llm, self.created = self.loaded.llm, int(time.time())
         self.instances, self.sequences = 1, None
         batching = config.batching_or(settings)
         rows = 1 if config.batching is False else DEFAULT_ROWS
         self.engine = self.llm.engine(
             max_rows=rows if batching is None else batching.max_size,
             queue_size=config.queue_size or settings.queue_size,
-            on_step=statistics.record_execution,
+            on_step=self.statistics.record_execution,
         )
         self.queue: Any = EngineQueue(self.engine)
-        self.embedding = asyncio.Lock()  # one request for embeddings runs at a time
+        self.embedding_lock = asyncio.Lock()  # one request for embeddings runs at a time
 
     @property
     def memory_bytes(self) -> int:

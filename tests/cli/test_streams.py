@@ -19,7 +19,7 @@ from irc_compiler.cli.main import main
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
 LONG = 30.0  # seconds, after which what hangs fails
 
-# Compiles only when told to on stdin, so that whoever looks sees what is shown meanwhile; or takes
+# Compiles only after a line on stdin, so that the test can read what is shown meanwhile; or takes
 # longer than it takes until something is shown.
 SLOWLY = """
 import sys, time

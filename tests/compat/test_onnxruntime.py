@@ -63,6 +63,8 @@ def run(ort: Any) -> list[Any]:
     return [*found, *binding.copy_outputs_to_cpu()]
 
 
+# Threads of irc spin for a fixed time; test_onnxruntime_settings.py checks the warning.
+@pytest.mark.filterwarnings("ignore:irc. the session config entry:UserWarning")
 @pytest.mark.parametrize("script", [metadata, run], ids=lambda s: s.__name__)
 def test_a_script_gives_the_same(script: Any) -> None:
     got = script(importlib.import_module("irc_compiler.compat.onnxruntime"))

@@ -25,7 +25,7 @@ from fuzz.broken_files import within_limits
 
 CLASSES = collections.Counter(h.kind for h in ALL)
 
-# Words of libraries and of Python, which are of no use to whoever has the file.
+# Words of libraries and of Python, which do not help the owner of the file.
 FOREIGN = ("XML_PARSE", "xmlCtxt", "upb_", "__init__", "allow_pickle", "positional argument")
 
 

@@ -39,10 +39,8 @@ class PlanBuilder:
         op = graph.op(value.node)
         if op.kind != "Convert":
             return op if isinstance(op, Constant) else None
-        source, dtype = (
-            self.constant_op(graph, graph.input(value.node, 0)),
-            graph.tensor(value).dtype,
-        )
+        source = self.constant_op(graph, graph.input(value.node, 0))
+        dtype = graph.tensor(value).dtype
         if source is None:
             return None
         key = id(source.data), dtype

@@ -1,1 +1,1 @@
-"""RegionLowering of control flow and variables."""
+"""Lowering of control flow and variables."""

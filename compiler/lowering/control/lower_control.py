@@ -121,12 +121,8 @@ def _lower_loop(lowering: RegionLowering, node: int, op: Iterating) -> None:  # 
     region, inputs = lowering.region, lowering.graph.inputs(node)
     control, (schedule,) = lowering.schedule.roles[node].control, lowering.schedule.bodies[node]
     assert control is not None and control.trips is not None and schedule is not None
-    trips, body, name, inner = (
-        control.trips,
-        op.body,
-        lowering.name(node),
-        lowering.enter_body(schedule),
-    )
+    trips, body, name = control.trips, op.body, lowering.name(node)
+    inner = lowering.enter_body(schedule)
     step = ControlStep(
         LOOP, 0, trips=region.dim(trips.most), name=name, sources=lowering.sources(node)
     )

@@ -1,1 +1,1 @@
-"""RegionLowering of each operation to kernel specs."""
+"""Lowering of each operation to kernel specs."""

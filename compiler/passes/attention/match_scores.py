@@ -67,10 +67,11 @@ def scores_port(graph: Graph, node: int) -> int | None:
 def match_step(graph: Graph, node: int) -> int | None:
     """The input through which scores pass an operation between product and softmax; None for any
     other operation, and while batches are split or merged on the way (batch_axes.py)."""
-    port = scores_port(graph, node)
-    if port is None or not feeds_mixture(graph, Value(node), reshaped=False):
+    # feeds_mixture visits few nodes; scores_port walks back to the product.
+    if not feeds_mixture(graph, Value(node), reshaped=False):
         return None
-    return None if follows_reshape(graph, graph.input(node, port)) else port
+    port = scores_port(graph, node)
+    return None if port is None or follows_reshape(graph, graph.input(node, port)) else port
 
 
 def follows_reshape(graph: Graph, scores: Value) -> bool:

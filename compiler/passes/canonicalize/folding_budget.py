@@ -67,7 +67,8 @@ def folding_work(graph: Graph, node: int) -> int:
 
 
 def _count_einsum_elements(graph: Graph, node: int, op: Einsum) -> Dim:
-    """Of all letters together, and of the axes that dots denote in each operand."""
+    """The product of the sizes of all subscripts, and of the axes that an ellipsis denotes in each
+    operand: the multiply-adds of an evaluation without intermediate results."""
     sizes: dict[object, Dim] = {}
     for n, (term, value) in enumerate(zip(op.terms()[0], graph.inputs(node), strict=True)):
         type_ = None if value is None else graph.type(value)

@@ -129,6 +129,6 @@ def decompose_indices(  # noqa: C901 - builds one expression, part by part
     return patch.replace(Value(node, 1), found)
 
 
-_RULES = (op_rule("indices", (MaxPool8,), decompose_indices),)
+_RULES = (op_rule("decompose_indices", (MaxPool8,), decompose_indices),)
 
 decompose_maxpool_indices = Pass("decompose_maxpool_indices", lambda options: _RULES)

@@ -18,7 +18,7 @@ from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
-# Whoever looks at channels last, besides windows.
+# Operations that prefer NHWC, in addition to windowed ones.
 _TURNING = frozenset({"Transpose"})
 _MAX_MATCH_DEPTH = 4
 

@@ -115,7 +115,7 @@ def check_count(what: str, got: int, expected: int) -> None:
 
 @dataclass(frozen=True)
 class Fail(Op):
-    """Instead of a branch that cannot work with the sizes it would be given: taking it is an
+    """Replaces a branch that cannot work with the sizes it would be given: taking it is an
     error (dialect). The compiler writes it, no model file holds it."""
 
     kind: ClassVar[str] = "Fail"

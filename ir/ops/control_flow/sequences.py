@@ -1,8 +1,9 @@
 """Sequences as values (dialect): lists of tensors that are made, changed, split and joined.
 
 A sequence is a Python list, never changed in place. Sizes in a sequence's element type that are not
-numbers say nothing: they may differ from element to element, so whoever takes an element out gives
-it fresh symbols. Source: ONNX operators Sequence*, SplitToSequence 11 and 24, ConcatFromSequence.
+numbers are unknown and may differ from element to element, so an operation that takes an element
+out gives it fresh symbols. Source: ONNX operators Sequence*, SplitToSequence 11 and 24,
+ConcatFromSequence.
 """
 
 from __future__ import annotations

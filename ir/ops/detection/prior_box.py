@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,16 +26,16 @@ _Priors = Array
 
 
 @dataclass(frozen=True)
-class _PriorBoxes(Op):
+class _PriorBoxes(Op, ABC):
     """Boxes [2, H * W * priors * 4] in f32: corners (x0, y0, x1, y1) divided by the image's size,
     then their variances."""
 
     inputs: ClassVar[tuple[Port, ...]] = (Port("output_size"), Port("image_size"))
     scratch_copies: ClassVar[int] = 3
 
+    @abstractmethod
     def prior_count(self) -> int:
         """Boxes per cell. ShapeError where the attributes contradict each other."""
-        raise NotImplementedError
 
     def infer(self, output_size: Fact, image_size: Fact) -> tuple[Type, ...]:
         for name, fact in (("output_size", output_size), ("image_size", image_size)):

@@ -22,7 +22,7 @@ from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import Builder, Ref, evaluate_program
 from ...scalar.program import Program
-from ...types import TensorType, Type, broadcast_shapes
+from ...types import TensorType, Type, broadcast_shapes, format_shape
 from ..accumulate import computing_dtype
 from ..shape_inference import Shape, fits, list_dtypes, one_dtype
 
@@ -87,7 +87,7 @@ class Elementwise(Op):
             if len(shape) != len(known[0]) or any(dims.eq(a, b) is False for a, b in pairs):
                 raise ShapeError(
                     f"{self.kind} does not broadcast (auto_broadcast is none)",
-                    got=" and ".join(f"[{', '.join(map(str, s))}]" for s in known),
+                    got=" and ".join(map(format_shape, known)),
                     expected="equal shapes",
                 )
             for a, b in pairs:

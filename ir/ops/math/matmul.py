@@ -15,7 +15,7 @@ from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import Builder, evaluate_program
 from ...scalar.program import Program
-from ...types import TensorType, Type, broadcast_shapes
+from ...types import TensorType, Type, broadcast_shapes, format_shape
 from ..accumulate import computing_dtype, multiply_matrices, narrow_array, widen_array
 from ..shape_inference import Shape, fits, list_dtypes, one_dtype, same_size, tensor
 from .activation_table import apply_activation, check_activation
@@ -44,22 +44,18 @@ def product_shape(a: Shape, b: Shape) -> Shape:
     what = "the inner sizes of a matrix product differ"
     if eq(a[-1], b[-2]) is False:
         expected = f"as many rows of the second as columns of the first ({a[-1]})"
-        raise ShapeError(what, got=f"{_format_shape(a)} x {_format_shape(b)}", expected=expected)
+        raise ShapeError(what, got=f"{format_shape(a)} x {format_shape(b)}", expected=expected)
     same_size(a[-1], b[-2], what)
     try:
         batch = broadcast_shapes(a[:-2], b[:-2])
     except ShapeError as error:
         raise ShapeError(
             "the batch sizes of a matrix product do not broadcast",
-            got=f"{_format_shape(a)} x {_format_shape(b)}",
+            got=f"{format_shape(a)} x {format_shape(b)}",
             expected="each pair equal, or one of them 1",
         ) from error
     assert batch is not None
     return (*batch, a[-2], b[-1])
-
-
-def _format_shape(shape: Shape) -> str:
-    return f"[{', '.join(map(str, shape))}]"
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ class Gemm(Op):
             if shape is not None and len(shape) < 2:
                 raise ShapeError(
                     f"input {name!r} of Gemm has too few axes",
-                    got=_format_shape(shape),
+                    got=format_shape(shape),
                     expected="rank 2 or more",
                 )
         if left is None or right is None:
@@ -191,8 +187,8 @@ def _require_unidirectional(c: Shape, out: Shape) -> None:
     if bad:
         raise ShapeError(
             "C does not broadcast to the product",
-            got=_format_shape(c),
-            expected=f"sizes of {_format_shape(out)} or 1, axis by axis from the last",
+            got=format_shape(c),
+            expected=f"sizes of {format_shape(out)} or 1, axis by axis from the last",
         )
     for have, want in zip(reversed(c), reversed(out), strict=False):
         require_broadcast(have, want, "C does not broadcast to the product")

@@ -17,7 +17,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
-from ...types import Type, normalize_axis
+from ...types import Type, format_shape, normalize_axis
 from ..math.elementwise import FLOATS
 from ..shape_inference import (
     Shape,
@@ -133,8 +133,8 @@ def _check_scale(fact: Fact | None, name: str, data: Shape | None) -> None:
     if len(shape) > len(data) or any(eq(s, 1) is False and eq(s, d) is False for s, d in pairs):
         raise ShapeError(
             f"input {name!r} does not broadcast to the data",
-            got=f"[{', '.join(map(str, shape))}]",
-            expected=f"[{', '.join(map(str, data))}] or 1, axis by axis from the last",
+            got=format_shape(shape),
+            expected=f"{format_shape(data)} or 1, axis by axis from the last",
         )
     for s, d in zip(reversed(shape), reversed(data), strict=False):
         require_broadcast(s, d, f"input {name!r} does not broadcast to the data")

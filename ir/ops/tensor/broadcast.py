@@ -12,7 +12,7 @@ from ...dims import Dim, eq
 from ...dims.constraints import require_at_least, require_broadcast
 from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
-from ...types import TensorType, Type, broadcast_shapes, joined_shape
+from ...types import TensorType, Type, broadcast_shapes, format_shape, joined_shape
 from ..shape_inference import (
     Shape,
     axes_in,
@@ -118,7 +118,7 @@ def _check_fit(shape: Shape, target: Sequence[Dim], mapping: Sequence[int]) -> N
     if not fits:
         raise ShapeError(
             "the data does not broadcast to the target shape",
-            got=f"[{', '.join(map(str, shape))}] to [{', '.join(map(str, target))}]",
+            got=f"{format_shape(shape)} to {format_shape(target)}",
             expected="each size 1 or the target's",
         )
     for have, axis in zip(shape, mapping, strict=True):

@@ -12,7 +12,7 @@ from ...dims import Dim, eq, exact_quotient, product
 from ...dims.constraints import require_at_least, require_equal
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
-from ...types import TensorType, Type
+from ...types import TensorType, Type, format_shape
 from ..math.elementwise import INTEGERS
 from ..shape_inference import (
     Shape,
@@ -62,7 +62,7 @@ class Reshape(Op):
                 if have is not None and i >= len(have):
                     raise ShapeError(
                         "a 0 in the target copies an axis that the input lacks",
-                        got=f"{list(wanted)} for {_format_shape(have)}",
+                        got=f"{list(wanted)} for {format_shape(have)}",
                     )
                 out.append(fresh_symbol(self) if have is None else have[i])
             else:
@@ -78,7 +78,7 @@ class Reshape(Op):
         elif eq(product(have), product(out)) is False:
             raise ShapeError(
                 "a reshape must keep the number of elements",
-                got=f"{_format_shape(have)} to {_format_shape(tuple(out))}",
+                got=f"{format_shape(have)} to {format_shape(tuple(out))}",
                 expected=f"sizes whose product is {product(have)}",
             )
         require_equal(product(have), product(out), "a reshape must keep the number of elements")
@@ -99,7 +99,7 @@ class Reshape(Op):
         if isinstance(total, int) and isinstance(rest, int) and total % rest:
             raise ShapeError(
                 "the -1 of a reshape target is not an integer",
-                got=f"{_format_shape(have)} to {list(wanted)}",
+                got=f"{format_shape(have)} to {list(wanted)}",
             )
         message = "the -1 of a reshape target is not an integer"
         require_equal(total, total // rest * rest, message)
@@ -107,10 +107,6 @@ class Reshape(Op):
 
     def evaluate(self, data: Array, shape: Array) -> tuple[Array, ...]:
         return (data.reshape(self._resolve(data.shape, ints_of(shape))),)  # type: ignore[arg-type]
-
-
-def _format_shape(shape: Sequence[Dim]) -> str:
-    return f"[{', '.join(map(str, shape))}]"
 
 
 @dataclass(frozen=True)
@@ -142,7 +138,7 @@ class _Squeeze(Op):
         for a in known:
             if eq(shape[a], 1) is False:
                 raise ShapeError(
-                    "only axes of size 1 can be squeezed", got=f"axis {a} of {_format_shape(shape)}"
+                    "only axes of size 1 can be squeezed", got=f"axis {a} of {format_shape(shape)}"
                 )
             require_equal(shape[a], 1, "only axes of size 1 can be squeezed")
         return (TensorType(dtype, tuple(d for i, d in enumerate(shape) if i not in known)),)

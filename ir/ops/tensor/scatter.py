@@ -14,7 +14,7 @@ from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
-from ...types import Type, normalize_axis
+from ...types import Type, format_shape, normalize_axis
 from ..accumulate import widen_array
 from ..math.elementwise import INTEGERS
 from ..shape_inference import int_of, known_int, one_dtype, require_dtype
@@ -215,6 +215,6 @@ def _check_updates(wanted: Sequence[Dim], updates: Fact) -> None:
     if have is None:
         return
     if len(have) > len(wanted):
-        raise ShapeError(what, got=updates.type, expected=f"[{', '.join(map(str, wanted))}]")
+        raise ShapeError(what, got=updates.type, expected=format_shape(wanted))
     for size, want in zip(reversed(have), reversed(wanted), strict=False):
         require_broadcast(size, want, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,7 +26,7 @@ _TYPES = frozenset([DType.u8, DType.f16, DType.bf16, DType.f32])
 
 
 @dataclass(frozen=True)
-class ConvertColor(Op):
+class ConvertColor(Op, ABC):
     """Base. Planes of a frame to [N, H, W, 3]; U and V have half the height and width.
 
     One input [N, H * 3 / 2, W, 1] holds all planes, several hold one each (Y: [N, H, W, 1]). Values
@@ -65,9 +66,9 @@ class ConvertColor(Op):
                     same_size(have, want, "a plane of U or V has half the sides of Y")
         return (TensorType(dtype, (images, rows, columns, 3)),)
 
+    @abstractmethod
     def planes(self, arrays: list[Array]) -> tuple[Array, Array, Array]:
         """Y [N, H, W], U and V [N, H / 2, W / 2]."""
-        raise NotImplementedError
 
     def evaluate(self, arg: Array, *planes: Array | None) -> tuple[Array, ...]:
         if arg.shape[2] % 2 or (planes[0] is None and arg.shape[1] % 3):

@@ -12,7 +12,8 @@ A spec with phases (`Spec.phases`) is called for each part of each phase where t
 `worker` is then (phase + 1) * workers + part, so never below `workers`. All parts of a phase are
 done before one of the next begins; of one phase they may run at once, in any order.
 
-The result is 0 or a status of `ir.specs`, the offending element is then in scratch[0..8).
+The result is 0 or a status of plan/specs/base.py; scratch[0..8) then holds the index of the
+offending element.
 A kernel holds no address, keeps no state, and never touches memory outside its operands' elements.
 """
 

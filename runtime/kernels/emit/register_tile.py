@@ -1,7 +1,7 @@
-"""What kernels that sum products in register tiles share: the frame, a tile's step along K.
+"""Shared code of kernels with register tiles: the frame, and a tile's step along K.
 
-The frame is a record on the stack with the addresses of extras and out of a tile, and
-with the run-time sizes: functions take it instead of a dozen arguments.
+The frame is a record on the stack that holds the addresses of a tile's epilogue operands and
+output, and the run-time sizes. Functions take it instead of a dozen arguments.
 """
 
 from __future__ import annotations

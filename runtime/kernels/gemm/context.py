@@ -74,10 +74,8 @@ class GemmContext(KernelContext):
     @cached_property
     def slots(self) -> tuple[int, ...]:
         """Where the frame has the addresses of zero points, extras, scales and zeros, and out."""
-        extras, zeros = (
-            len(self.spec.epilogue_operands),
-            range(len(self.walked_operands), self.bases),
-        )
+        extras = len(self.spec.epilogue_operands)
+        zeros = range(len(self.walked_operands), self.bases)
         return (*zeros, *range(extras), *self._scaling, extras)
 
     @cached_property

@@ -1,9 +1,9 @@
 """Register tiles of a recurrence's products: some rows of states by some panels of all gates.
 
-Sums are left in memory, where the cell's program finds them: activations are long and would be
-once per vector of a tile. Factors are numbers as they lie, or both rounded to bf16. Rounded states
-are copied, of few rows once per step and else once per panel, and lie as a unit wants them: a cell
-of two neighbours each. Without such a unit copies are numbers again, and denormals
+Sums are stored in memory, where the cell's program reads them: the code of activations is long and
+would be emitted once per vector of a tile. Factors are used as they are stored, or both are rounded
+to bf16. Rounded states are copied, of few rows once per step and else once per panel, in the layout
+of the dot-product unit: cells of two neighbours. Without such a unit copies are f32, and denormals
 are flushed as the unit flushes them (runtime/kernels/gemm/bf16_rounding.py).
 """
 
@@ -67,8 +67,8 @@ class StateTiles:
         wide = self.lanes * self.kr
         self.pitch = -(-spec.hidden // wide) * self.lanes
         self.steps = -(-spec.hidden // self.kr)
-        # Of a small batch of known size every row has a copy of its own, made once per step. (One
-        # row is read sooner from an address that was just written: 256 elements, 0.78 of the time.)
+        # Of a small batch of known size every row has a copy of its own, made once per step. One
+        # row has none: reading an address that was just written is faster.
         batch = spec.batch if isinstance(spec.batch, int) else 1
         self.keeps = 1 < batch <= _MAX_KEPT_ROWS
         copies = batch if self.keeps else _MAX_ROWS

@@ -1,4 +1,4 @@
-"""The engine against `llm.generate`: same tokens, whoever joins and leaves; queues and failures."""
+"""Continuous batching returns the tokens of `llm.generate`; queues, cancellation and failures."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def engine() -> Iterator[GenerationEngine]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.9, "seed": 4, "top_k": 20}])
-def test_texts_are_those_of_generate_whoever_joins(
-    engine: GenerationEngine, options: dict[str, Any]
-) -> None:
+def test_batched_texts_equal_generate(engine: GenerationEngine, options: dict[str, Any]) -> None:
     wanted = [
         LLM.generate(p, max_tokens=20 + n, logprobs=2, ignore_eos=n % 2 == 0, **options)
         for n, p in enumerate(PROMPTS)

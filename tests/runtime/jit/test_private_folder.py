@@ -103,7 +103,7 @@ def test_another_users_link_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_parent_that_others_can_write_is_refused(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever can write to it can rename the folder, and put another one in its place."""
+    """A user who can write to it can rename the folder and create another one of its name."""
     folder = tmp_path / "shared" / "inner" / "cache"
     folder.mkdir(parents=True, mode=0o700)
     (tmp_path / "shared").chmod(mode)

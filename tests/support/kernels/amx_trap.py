@@ -90,7 +90,7 @@ counted: dict[str, int] = {}
 
 
 def _handle(_signal: int, _info: int, context: int) -> None:
-    """Do the instruction; what is none of tiles goes to whoever handled SIGILL before."""
+    """Emulate a tile instruction; for any other, call the previous handler of SIGILL."""
     saved = (ctypes.c_int64 * 23).from_address(context + _REGISTERS)
     code = ctypes.string_at(saved[_NEXT], 12)
     found = decode(code, lambda number: saved[_PLACES[number]])

@@ -33,6 +33,7 @@ from .....ir.ops import (
     Unsqueeze,
 )
 from .....ir.ops.quantization.integer_products import BYTES
+from .....ir.types import format_shape
 from ..files.tensors import element_type
 from .elementary import convert_value, size_of, unsqueeze_value
 from .logic import cast_unsaturated
@@ -85,7 +86,7 @@ def _check_blocks(n: ImportContext, value: Value, x: Value, axis: int, block: in
         raise n.type_error(
             f"a scale or zero point is one value per block of {block} along axis {axis}",
             got=n.fact(value).type,
-            expected=f"of {n.fact(x).type}: [{', '.join(map(str, wanted))}]",
+            expected=f"of {n.fact(x).type}: {format_shape(wanted)}",
         )
 
 

@@ -91,20 +91,22 @@ def refuse_trees(graph: Graph, node: int, op: TreeEnsemble) -> str | None:
     if weights.dtype not in (DType.f32, DType.f64) or forest.splits.dtype != (
         forest.leaf_weights.dtype
     ):
-        return "splits and weights of different types"
+        return "splits and weights are not both f32 or both f64"
     if not (x.dtype.is_float and x.dtype.bits in (32, 64) or x.dtype.is_int and x.dtype.bits >= 8):
         return f"no kernel compares {x.dtype}"
     if x.shape is None or not isinstance(x.shape[1], int):
         return "the number of features is known at run time only"
     if not 0 < x.shape[1] <= 1 << COLUMN_BITS:
-        return "no kernel compares so many features, or none"
+        return f"{x.shape[1]} features; kernels compare 1 to {1 << COLUMN_BITS}"
     ignores_nan = op.aggregate in ("MIN", "MAX") and np.isnan(forest.leaf_weights).any()
     odd = (forest.missing != 0) & np.isnan(forest.splits) & (forest.modes != _NEQ)
     if ignores_nan or odd.any():
         return "a split or a weight that is not a number"
+    if not len(forest.roots):
+        return "an ensemble without trees"
     levels = _list_levels(forest)
-    if levels is None or not len(forest.roots):
-        return f"no kernel walks no trees, or trees deeper than {MAX_DEPTH} or as large as these"
+    if levels is None:
+        return f"trees deeper than {MAX_DEPTH}, or with too many nodes for a kernel's tables"
     if _find_tree_targets(forest, levels) is None:
         dense = len(forest.leaf_targets) * op.targets
         if dense > max(_MAX_DENSE_WEIGHTS, 2 * forest.leaf_weights.size):

@@ -1,8 +1,8 @@
 """Constants in the order in which register tiles read them, packed once by NumPy.
 
 Panels of nr columns, each K x nr row after row, the last one padded with zeros
-(plan/packing/layouts.py). A constant is copied once where that is all there is to do: what is read
-may be in any order, so the filters of a convolution need no matrix of their own.
+(plan/packing/layouts.py). A constant is copied once: the source may have any
+strides, so the filters of a convolution are not first copied into a matrix.
 """
 
 from __future__ import annotations

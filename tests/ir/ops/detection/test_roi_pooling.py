@@ -25,11 +25,11 @@ def image(channels: int, rows: int = 6, columns: int = 7) -> np.ndarray:
 @pytest.mark.parametrize("size", first_fast([[3, 2], [1, 1], [4, 4]]), ids=str)
 def test_roi_pooling(size: list[int]) -> None:
     check(
-        lambda *x: o2.roi_pooling(*x, output_size=size, spatial_scale=0.5),
+        lambda *x: o2.roi_pooling(*x, output_roi=size, spatial_scale=0.5),
         [image(3), PIXELS],
     )
     check(
-        lambda *x: o2.roi_pooling(*x, output_size=size, spatial_scale=1.0, method="bilinear"),
+        lambda *x: o2.roi_pooling(*x, output_roi=size, spatial_scale=1.0, method="bilinear"),
         [image(3), RELATIVE],
     )
 

@@ -14,7 +14,7 @@ from irc_compiler.plan.packing.panel_params import CONVERTIBLE
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.specs import verify_specs
-from support.kernels.harness import ISAS, TILED, run, same_bits, target_of
+from support.kernels.harness import ISAS, each_tiled_isa, run, same_bits, target_of
 from support.kernels.products import Case, check, make
 
 each_isa = pytest.mark.parametrize("isa", ISAS)
@@ -46,7 +46,7 @@ def test_cast_operands_of_small_integers_are_exact(isa: str, case: Case) -> None
         check(case, isa, workers=2, at=at)
 
 
-@pytest.mark.parametrize("isa", TILED)
+@each_tiled_isa
 @pytest.mark.parametrize("case", [c for c in CASES if c.compute_dtype], ids=str)
 def test_cast_operands_on_amx_tiles(isa: str, case: Case) -> None:
     check(case, isa)

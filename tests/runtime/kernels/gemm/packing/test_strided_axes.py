@@ -12,7 +12,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size, verified_spaces
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.specs import verify_specs
-from support.kernels.harness import ISAS, TILED, run, same_bits, target_of
+from support.kernels.harness import ISAS, each_tiled_isa, run, same_bits, target_of
 from support.kernels.products import Case, Dims, make
 
 each_isa = pytest.mark.parametrize("isa", ISAS)
@@ -94,7 +94,7 @@ def test_strided_axes_read_and_write_heads_in_place(isa: str, name: str) -> None
         check_split(TYPES[name], sizes, isa)
 
 
-@pytest.mark.parametrize("isa", TILED)
+@each_tiled_isa
 @pytest.mark.parametrize("name", ["bf16 factors", "u8"])
 def test_strided_axes_on_amx_tiles(isa: str, name: str) -> None:
     for sizes in (HEADS[0], ODD[2]):
