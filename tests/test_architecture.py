@@ -188,7 +188,6 @@ def test_no_import_has_side_effects_by_decorator() -> None:
                     assert "register" not in ast.unparse(decorator), f"{path}:{node.lineno}"
 
 
-@pytest.mark.slow
 def test_a_skip_says_what_was_not_run() -> None:
     """Reasons begin with "not run: ", so that nobody takes a skip for a test."""
     found = 0

@@ -129,7 +129,7 @@ NAMED_IN = ("runtime/kernels/", "plan/", "compiler/passes/")
 # Folders in which an index, an offset, a coordinate or a path is not called a place either.
 WITHOUT_PLACES = (
     *NAMED_IN,
-    *("api/", "builder/", "cli/", "compat/", "ir/", "llm/formats/", "quantization/", "serve/"),
+    *("api/", "builder/", "cli/", "compat/", "ir/", "llm/", "quantization/", "serve/"),
     *(f"compiler/{name}/" for name in ("export", "frontends", "inspect", "rewrite")),
     *(f"compiler/{name}/" for name in ("decompositions", "shape_analysis")),
     *(f"runtime/{name}/" for name in ("artifact", "driver", "execution", "jit", "machine")),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import PASSES
-from irc_compiler.compiler.rewrite.engine import Pass, run_pass
+from irc_compiler.compiler.rewrite.engine import Match, Pass, Rule, run_pass
 from irc_compiler.compiler.rewrite.trace import Trace
 from irc_compiler.ir.dims import substitute
 from irc_compiler.ir.graph import Graph
@@ -26,6 +26,11 @@ CHECKED = Options(verify=True)
 _SHORT = re.compile(r"Const\((\w+)\[([^\]]*)\] = ([^)]*)\)")
 _INPUT = re.compile(r"Input\((\w+)\[([^\]]*)\]\)")
 PASS_BY_NAME = {p.name: p for p in PASSES}
+
+
+def pass_of(match: Match, *kinds: str) -> Pass:
+    """A pass of one rule, which is tried at operations of these kinds."""
+    return Pass("alone", lambda options: (Rule("alone", kinds, match),))
 
 
 def graph(text: str) -> Graph:

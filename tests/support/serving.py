@@ -118,6 +118,20 @@ def command(*words: str, **environment: str) -> Iterator[tuple[Any, dict[str, in
         process.communicate(timeout=60)
 
 
+def hold_steps(monkeypatch: Any) -> threading.Event:
+    """Steps of continuous batching wait for the event."""
+    from irc_compiler.llm.batching.row_pool import RowPool
+
+    go, step = threading.Event(), RowPool.step
+
+    def wait_and_step(self: RowPool, tokens: Any) -> Any:
+        assert go.wait(60)
+        return step(self, tokens)
+
+    monkeypatch.setattr(RowPool, "step", wait_and_step)
+    return go
+
+
 def wait_until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
     """Return when it holds; it must within that time."""
     end = time.monotonic() + seconds

@@ -16,10 +16,9 @@ from irc_compiler.llm.batching.generation_task import (
     RequestCancelledError,
     RequestExpiredError,
 )
-from irc_compiler.llm.batching.row_pool import RowPool
 from irc_compiler.llm.decoder import Decoder
 from support.models.reference_generation import tiny_llm
-from support.serving import wait_until
+from support.serving import hold_steps, wait_until
 
 PROMPTS = ["hello world", "a", "once upon a time there was", "zz top " * 20, "b" * 126, "c" * 300]
 LLM = tiny_llm(context_length=1024)
@@ -93,18 +92,6 @@ def test_messages_and_tokens_are_prompts(engine: GenerationEngine) -> None:
     assert (
         engine.generate(tokens, max_tokens=9).tokens == LLM.generate("hello", max_tokens=9).tokens
     )
-
-
-def hold_steps(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Steps wait for the event."""
-    go, step = threading.Event(), RowPool.step
-
-    def held(self: RowPool, tokens: Any) -> Any:
-        assert go.wait(60)
-        return step(self, tokens)
-
-    monkeypatch.setattr(RowPool, "step", held)
-    return go
 
 
 @pytest.mark.slow

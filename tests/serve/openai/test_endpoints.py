@@ -15,7 +15,7 @@ import pytest
 from irc_compiler.llm.llm import LLM
 from irc_compiler.serve.settings import Settings
 from support.models.byte_decoder import save_byte_model
-from support.serving import Server, affine, save_model, serving, wait_until
+from support.serving import Server, affine, hold_steps, save_model, serving, wait_until
 
 openai = pytest.importorskip("openai", reason="not run: openai is not installed")
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]
@@ -164,20 +164,6 @@ def test_clients_of_an_event_loop_share_a_batch(server: Server, llm: LLM) -> Non
 
 def find(server: Server, name: str) -> Any:
     return server.running.engine.registry.find(name)
-
-
-def hold_steps(monkeypatch: Any) -> threading.Event:
-    """Steps wait for the event."""
-    from irc_compiler.llm.batching.row_pool import RowPool
-
-    go, step = threading.Event(), RowPool.step
-
-    def held(self: RowPool, tokens: Any) -> Any:
-        assert go.wait(60)
-        return step(self, tokens)
-
-    monkeypatch.setattr(RowPool, "step", held)
-    return go
 
 
 @pytest.mark.slow

@@ -29,10 +29,10 @@ HAS_AMX = "amx-tile" in host_features()
 # Tiles of AMX, emulated where the machine has what their kernels need besides.
 _PACKS = "avx512" in ISAS and {"avx512bf16", "avx512vnni"} <= host_features()
 TILED = ["avx512" + AMX] if _PACKS else []
-_NOT_PACKED = "not run: packing for tiles needs AVX512-BF16 and VNNI, not on this machine"
-each_tiled_isa = pytest.mark.parametrize(
-    "isa", TILED or [pytest.param("none", marks=pytest.mark.skip(reason=_NOT_PACKED))]
+_NOT_PACKED = pytest.mark.skip(
+    reason="not run: packing for tiles needs AVX512-BF16 and VNNI, not on this machine"
 )
+each_tiled_isa = pytest.mark.parametrize("isa", TILED or [pytest.param("none", marks=_NOT_PACKED)])
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from irc_compiler.compiler.passes.attention.batch_axes import hoist_split, sink_merge
 from irc_compiler.compiler.passes.attention.match_scores import STEPS
-from irc_compiler.compiler.rewrite.engine import Match, Pass, Rule
-from support.rewriting import becomes, stays
+from irc_compiler.compiler.rewrite.engine import Match, Pass
+from support.rewriting import becomes, pass_of, stays
 
 MERGED = """
 %0 = Input(f32[6, 5, 16]) "q"
@@ -27,7 +27,7 @@ TO_MERGED = "%4 = Const(i64[3] = 6, 5, 5)\n"
 def only(match: Match) -> Pass:
     """A pass of one rule of batches."""
     kinds = ("Reshape",) if match is hoist_split else STEPS
-    return Pass("alone", lambda options: (Rule("alone", kinds, match),))
+    return pass_of(match, *kinds)
 
 
 def test_a_split_is_hoisted_above_mask_and_product() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from irc_compiler.compiler.passes.attention.fuse import fuse_attention
 from irc_compiler.compiler.passes.attention.masks import join_masks, raise_mask
-from irc_compiler.compiler.rewrite.engine import Match, Pass, Rule
+from irc_compiler.compiler.rewrite.engine import Match, Pass
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.ops import Attention
-from support.rewriting import becomes, graph, random_inputs, run, stays
+from support.rewriting import becomes, graph, pass_of, random_inputs, run, stays
 
 QKV = """
 %0 = Input(f32[B, 3, S, 16]) "q"
@@ -24,7 +24,7 @@ MIXED = "%30 = Softmax.8(%20) {axis=-1}\n%31 = MatMul.1(%30, %2)\n%32 = Result.1
 
 def only(match: Match) -> Pass:
     """A pass of one rule of masks."""
-    return Pass("alone", lambda options: (Rule("alone", ("Add", "Select", "Maximum"), match),))
+    return pass_of(match, "Add", "Select", "Maximum")
 
 
 def test_added_masks_are_one_sum() -> None:

@@ -8,8 +8,8 @@ from irc_compiler.compiler.passes.attention.scales import (
     scale_masked_scores,
     scale_queries,
 )
-from irc_compiler.compiler.rewrite.engine import Match, Pass, Rule
-from support.rewriting import becomes, stays
+from irc_compiler.compiler.rewrite.engine import Match, Pass
+from support.rewriting import becomes, pass_of, stays
 
 QKV = """
 %0 = Input(f32[B, 3, S, 16]) "q"
@@ -22,7 +22,7 @@ MIXED = "%30 = Softmax.8(%20) {axis=-1}\n%31 = MatMul.1(%30, %2)\n%32 = Result.1
 
 def only(match: Match) -> Pass:
     """A pass of one rule of scales."""
-    return Pass("alone", lambda options: (Rule("alone", ("Multiply", "Divide"), match),))
+    return pass_of(match, "Multiply", "Divide")
 
 
 @pytest.mark.parametrize("scale", ["Const(f32[] = 4)", 'Input(f32[3, 1, 1]) "s"'])
