@@ -9,10 +9,11 @@ here lives in an LLVM context of its own and has a target machine of its own.
 from __future__ import annotations
 
 import ctypes
+import heapq
 import itertools
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +51,32 @@ def emit_assembly(ir_text: str, target: Target, *, opt: int = 3) -> str:
 
 
 def emit_objects(
-    texts: Sequence[str], target: Target, *, threads: int | None = None
+    texts: Iterable[str], target: Target, *, threads: int | None = None
 ) -> list[CodeImage]:
-    """One image per text, in order, made on up to `threads` threads (None: one per usable CPU)."""
+    """One image per text, in order, made on up to `threads` threads (None: one per usable CPU).
+
+    Texts are compiled while the iterator produces others.
+    """
     if threads is None:
         threads = usable_cores()
-    if threads <= 1 or len(texts) <= 1:
+    if threads <= 1:
         return [emit_object(text, target) for text in texts]
-    # Long texts first, so that no thread is left with the largest at the end.
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    waiting: list[tuple[int, int, str]] = []
     images: dict[int, CodeImage] = {}
-    with ThreadPoolExecutor(min(threads, len(texts)), "irc-compile") as pool:
-        done = pool.map(emit_object, [texts[i] for i in order], itertools.repeat(target))
-        for i, image in zip(order, done, strict=True):
-            images[i] = image
-    return [images[i] for i in range(len(texts))]
+
+    def emit_longest() -> None:
+        """Compile the longest text that waits, so that no thread gets the largest at the end."""
+        _, i, text = heapq.heappop(waiting)
+        images[i] = emit_object(text, target)
+
+    with ThreadPoolExecutor(threads, "irc-compile") as pool:
+        tasks: list[Future[None]] = []
+        for i, text in enumerate(texts):
+            heapq.heappush(waiting, (-len(text), i, text))
+            tasks.append(pool.submit(emit_longest))
+        for task in tasks:
+            task.result()
+    return [images[i] for i in range(len(tasks))]
 
 
 def _generate(ir_text: str, target: Target, opt: int, *, as_object: bool) -> bytes:

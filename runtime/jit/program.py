@@ -13,7 +13,7 @@ import importlib.metadata
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -248,10 +248,17 @@ def _compile(
     from .llvm import emit_objects
 
     make = generate or _generator()
-    made = [make(spec, target, _symbol(keys[spec])) for spec in specs]
-    images = emit_objects([k.text for k in made], target, threads=threads)
+    scratch: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for spec in specs:
+            kernel = make(spec, target, _symbol(keys[spec]))
+            scratch.append(kernel.scratch)
+            yield kernel.text
+
+    images = emit_objects(texts(), target, threads=threads)
     _compilations += len(specs)
-    return {s: (k.scratch, i) for s, k, i in zip(specs, made, images, strict=True)}
+    return dict(zip(specs, zip(scratch, images, strict=True), strict=True))
 
 
 def _symbol(key: str) -> str:

@@ -141,6 +141,23 @@ def test_objects_are_made_side_by_side(monkeypatch):
     assert llvm.emit_objects(texts, generic_target("plain"), threads=2) == texts
 
 
+def test_objects_are_made_while_texts_are_generated(monkeypatch):
+    begun = threading.Event()
+
+    def emit(text, target):
+        begun.set()
+        return text
+
+    def generate():
+        yield _constant(0)
+        assert begun.wait(20)
+        yield _constant(1)
+
+    monkeypatch.setattr(llvm, "emit_object", emit)
+    texts = [_constant(0), _constant(1)]
+    assert llvm.emit_objects(generate(), generic_target("plain"), threads=2) == texts
+
+
 def test_errors_on_threads_arrive():
     with pytest.raises(Error):
         llvm.emit_objects(
