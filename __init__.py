@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from . import builder as ops
     from .api import (
         BoundCall,
+        CallPool,
         CompiledModel,
         Model,
         Outputs,
@@ -81,6 +82,7 @@ _check_interpreter()
 __all__ = [
     "ArtifactError",
     "BoundCall",
+    "CallPool",
     "CompiledModel",
     "Error",
     "ExecutionError",

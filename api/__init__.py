@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..compiler import model as models
 from ..compiler.model import Model, PortInfo, Source
@@ -16,11 +16,13 @@ from ..compiler.options import CONV_ALGORITHMS, DENORMALS, PRECISIONS, Options, 
 from ..ir.errors import UsageError, memory_errors
 from ..ir.ops.random_seed import set_seed
 from .compiled_model import CompiledModel, compile_with_options
+from .model_source import Performance
 from .ports import Outputs
 from .progress import show_progress
 
 __all__ = [
     "BoundCall",
+    "CallPool",
     "CompiledModel",
     "InferRequest",
     "Model",
@@ -34,6 +36,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ..runtime.execution.bound_call import BoundCall
+    from .call_pool import CallPool
     from .infer_request import InferRequest
 
 
@@ -51,6 +54,7 @@ def compile_model(
     declared_shapes: Literal["check", "ignore"] = "check",
     conv_algorithm: Literal["auto", "direct"] = "auto",
     denormals: Literal["auto", "flush", "keep"] | None = None,
+    performance: Performance = "latency",
     verify: bool | None = None,
     extensions: Sequence[Any] = (),
     trust_code: bool = False,
@@ -64,11 +68,12 @@ def compile_model(
     tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's
     transform. denormals: "flush" takes floating-point numbers below the smallest normal one for
     zeros, "keep" computes with them, "auto" (the default) flushes them unless the model holds such
-    a number as a constant (docs/numerics.md). verify: check the graph after every pass (default:
-    IRC_VERIFY=1). A .irc keeps the precision, denormals and shapes that it was compiled with where
-    none are given here. extensions: as of read_model; of a .irc, the operations that it was made
-    with. trust_code: run the machine code that a .irc may hold: only for files from
-    those whose programs you would run.
+    a number as a constant (docs/numerics.md). performance: "latency" (the default) computes each
+    call with all threads, "throughput" with one: `pool` and `infer_async` then make as many calls
+    at the same time. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps
+    the precision, denormals and shapes that it was compiled with where none are given here.
+    extensions: as of read_model; of a .irc, the operations that it was made with. trust_code: run
+    the machine code that a .irc may hold: only for files from those whose programs you would run.
     progress: whether stderr, if it is a terminal, shows after one second what is done (default:
     yes, unless IRC_PROGRESS=0).
     Raises an irc.Error that says what is wrong, where, and what to do.
@@ -82,6 +87,8 @@ def compile_model(
         raise UsageError("unknown conv_algorithm", got=conv_algorithm, expected=expected)
     if denormals not in (None, *DENORMALS):
         raise UsageError("unknown denormals", got=denormals, expected=" or ".join(DENORMALS))
+    if performance not in (modes := get_args(Performance)):
+        raise UsageError("unknown performance", got=performance, expected=" or ".join(modes))
     _require_count("num_threads", num_threads, MAX_THREADS)
     _require_count("max_memory", max_memory)
     with memory_errors(), show_progress(f"compiling {_name_of(source)}", progress):
@@ -103,6 +110,7 @@ def compile_model(
                 max_memory=max_memory,
                 shapes=shapes,
                 trust_code=trust_code,
+                performance=performance,
             )
 
         def read() -> Model:
@@ -121,7 +129,14 @@ def compile_model(
             conv_algorithm=conv_algorithm,
             denormals=denormals or "auto",
         )
-        return compile_with_options(model, how, num_threads, shapes=shapes, max_memory=max_memory)
+        return compile_with_options(
+            model,
+            how,
+            num_threads,
+            shapes=shapes,
+            max_memory=max_memory,
+            performance=performance,
+        )
 
 
 def read_model(
@@ -209,6 +224,10 @@ def __getattr__(name: str) -> Any:
         from ..runtime.execution.bound_call import BoundCall
 
         return BoundCall
+    if name == "CallPool":
+        from .call_pool import CallPool
+
+        return CallPool
     if name == "InferRequest":
         from .infer_request import InferRequest
 

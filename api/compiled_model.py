@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
 from ..compiler.metadata import HasMetadata
 from ..compiler.model import Model, PortInfo, RtInfo, describe_port
 from ..compiler.options import Options, Shapes, from_recipe
-from ..ir.errors import VerificationError, memory_errors
+from ..ir.errors import UsageError, VerificationError, memory_errors
 from ..ir.limits.memory_budget import with_budget
 from ..plan.verify.spec_ranges import require_possible_sizes
 from ..runtime.driver.loader import in_default_mode
@@ -27,6 +27,7 @@ from .model_source import (
     FileSource,
     InMemorySource,
     ModelSource,
+    Performance,
     closed_error,
 )
 from .ports import Outputs, PortTable, outputs_type
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ..runtime.execution.session import Session
     from ..runtime.execution.stats import Stats
     from ..runtime.jit.program import CompiledPlan
+    from .call_pool import CallPool
     from .infer_request import InferRequest
 
 
@@ -71,6 +73,7 @@ class CompiledModel(HasMetadata):
         inputs, self._given = PortTable(plan.inputs, "input"), PortTable(plan.outputs, "output")
         self._run, self._ordered = session.run, inputs.inputs
         self._show = outputs_type(self._given.names)
+        self._own_pool: CallPool | None = None
 
     @property
     def session(self) -> Session:
@@ -148,6 +151,35 @@ class CompiledModel(HasMetadata):
 
         return InferRequest(self.session, self._ordered, self._given, self._show)
 
+    @property
+    def calls_at_a_time(self) -> int:
+        """Calls that `pool` and `infer_async` run at the same time: of performance="throughput" one
+        per thread, else one, which all threads compute."""
+        config = self._source.config
+        if config.performance == "latency":
+            return 1
+        from ..runtime.driver.thread_pool import default_threads
+
+        return config.num_threads or default_threads()
+
+    def pool(self, size: int | None = None) -> CallPool:
+        """Threads that make `size` calls at the same time (None: `calls_at_a_time`)."""
+        from .call_pool import CallPool
+
+        _ = self.session  # a closed model has no calls
+        if size is not None and size < 1:
+            raise UsageError("a pool has at least one thread", got=size, expected="1 or more")
+        return CallPool(self, self.calls_at_a_time if size is None else size)
+
+    async def infer_async(self, inputs: Any = None, /, **named: Any) -> Outputs:
+        """The outputs of a call (inputs as of a plain one) that runs on a thread of the model's own
+        pool, while the event loop goes on. A cancelled call that has begun runs to its end."""
+        import asyncio
+
+        if self._own_pool is None:
+            self._own_pool = self.pool()
+        return await asyncio.wrap_future(self._own_pool.submit(inputs, **named))
+
     def profile(self, inputs: Any = None, /, **named: Any) -> list[StepTime]:
         """One run, each step timed on its own: what it is, whose work it does, seconds."""
         with memory_errors():
@@ -164,6 +196,8 @@ class CompiledModel(HasMetadata):
         """
         if self._session is None:
             return
+        if self._own_pool is not None:
+            self._own_pool.close()
         self._session.close()
         self._program = self._session = None
         self._source = ClosedSource(self._source)
@@ -182,7 +216,7 @@ class CompiledModel(HasMetadata):
         # Protocol 5 lets Ray, Dask and others move the weights without another copy.
         data = pickle.PickleBuffer(content) if isinstance(content, memoryview) else content
         config = self._source.config
-        return _unpickle, (data, config.num_threads, config.max_memory)
+        return _unpickle, (data, config.num_threads, config.max_memory, config.performance)
 
     def report(self) -> str:
         """How the model runs: steps, kernels, precision, and every step outside native code."""
@@ -190,6 +224,8 @@ class CompiledModel(HasMetadata):
         from ..runtime.jit.host_features import without_tiles
 
         lines = [report(self.plan, self.trace)]
+        if self._source.config.performance == "throughput":
+            lines.append(f"calls      {self.calls_at_a_time} at a time, one thread each")
         linked = self._program.count_linked if self._program is not None else 0
         if linked:
             lines.append(f"linked     {linked} kernels by LLVM")
@@ -255,6 +291,7 @@ class CompiledModel(HasMetadata):
         shapes: Shapes | None = None,
         max_memory: int | None = None,
         trust_code: bool = False,
+        performance: Performance = "latency",
     ) -> CompiledModel:
         """Load a `.irc` file (or its content) for this machine.
 
@@ -274,7 +311,7 @@ class CompiledModel(HasMetadata):
         options = options if denormals is None else replace(options, denormals=denormals)
         fixed = fixed if shapes is None else shapes
         model_source = ArtifactSource(
-            artifact, CompileConfig(options, fixed, num_threads, max_memory)
+            artifact, CompileConfig(options, fixed, num_threads, max_memory, performance)
         )
         entry = model_source.entry
         if entry is None:
@@ -307,13 +344,14 @@ def compile_with_options(
     *,
     shapes: Shapes | None = None,
     max_memory: int | None = None,
+    performance: Performance = "latency",
 ) -> CompiledModel:
     """Compile a model for this machine.
 
     source: a model, which is kept; or how to read one, which is dropped if it came from files: they
     are read again for `graph`, `export` and pickling.
     """
-    config = CompileConfig(options, shapes or {}, num_threads, max_memory)
+    config = CompileConfig(options, shapes or {}, num_threads, max_memory, performance)
     if isinstance(source, Model):
         return _compile(InMemorySource(source, config))
     model = source()
@@ -354,10 +392,15 @@ def _start(
 
     program = build_program(plan, weights, host_target(), code_cache=default_cache(), **how)
     config = source.config
-    session = Session(program, num_threads=config.num_threads, max_memory=config.max_memory)
+    threads = 1 if config.performance == "throughput" else config.num_threads
+    session = Session(program, num_threads=threads, max_memory=config.max_memory)
     return CompiledModel(plan, program, session, source, config.options)
 
 
-def _unpickle(data: Any, num_threads: int | None, max_memory: int | None) -> CompiledModel:
+def _unpickle(
+    data: Any, num_threads: int | None, max_memory: int | None, performance: Performance
+) -> CompiledModel:
     content = data if isinstance(data, bytes) else memoryview(data)
-    return CompiledModel.load(content, num_threads=num_threads, max_memory=max_memory)
+    return CompiledModel.load(
+        content, num_threads=num_threads, max_memory=max_memory, performance=performance
+    )

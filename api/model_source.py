@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from ..compiler.model import Model, Origin, RtInfo
 from ..compiler.options import Options, Shapes, to_compile_config
 from ..ir.errors import ExecutionError
+
+# What calls of a model are made for.
+Performance: TypeAlias = Literal["latency", "throughput"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,12 +34,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompileConfig:
-    """What a model is compiled with: options, fixed sizes by input name, and limits of its runs."""
+    """What a model is compiled with: options, fixed sizes by input name, and how its calls run.
+
+    performance: "latency", where all threads compute each call, or "throughput", where one does and
+    there are so many calls at a time.
+    """
 
     options: Options
     shapes: Shapes
     num_threads: int | None
     max_memory: int | None
+    performance: Performance = "latency"
 
     def encode(self) -> dict[str, Any]:
         """As artefacts store it."""

@@ -7,13 +7,15 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...api import CompiledModel, compile_model
+from ...ir.errors import UsageError
+from ...runtime.machine.cpus import usable_cores
 from ..arguments import (
     Array,
     add_compilation,
@@ -38,13 +40,19 @@ SCHEMA = 1
 # Engines take turns in blocks of this many seconds, so that all see the same state of the machine.
 BLOCK_SECONDS = 0.05
 TOLERANCE = 1e-3
+# What the column `ratio` compares, by hint.
+RATIO_MEANINGS = {
+    "latency": "median time over irc's",
+    "throughput": "items a second of irc over the engine's",
+}
 
 
 @dataclass(frozen=True)
 class BenchRow:
     """Figures of one engine at one number of threads and of calls at the same time. Latencies in
     microseconds; items_per_second counts the first axis of the first input as items, and takes
-    every call into account, not the median's alone. ratio: this engine's median over irc's.
+    every call into account, not the median's alone. ratio: this engine's median over irc's, or, of
+    throughput, irc's items per second over this engine's.
     error: largest difference from irc's outputs, relative to their largest value."""
 
     engine: str
@@ -66,13 +74,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compilation(parser)
     add_inputs(parser)
     parser.add_argument(
-        "--threads",
-        type=_counts_of,
-        default="1",
-        help="numbers of threads, such as 1,2 (default: 1)",
+        "--hint",
+        choices=list(RATIO_MEANINGS),
+        default="latency",
+        help="latency: time of one call; throughput: calls a second of as many one-thread calls "
+        "at a time as there are CPUs, each engine with its own best settings for that",
     )
     parser.add_argument(
-        "--requests", type=count_of, default=1, help="calls at the same time (default: 1)"
+        "--threads", type=_counts_of, help="numbers of threads of a call, such as 1,2 (default: 1)"
+    )
+    parser.add_argument(
+        "--requests",
+        type=count_of,
+        help="calls at the same time (default: 1; of throughput, the number of CPUs)",
     )
     parser.add_argument(
         "--seconds", type=amount_of, default=1.0, help="for each engine and row (default: 1)"
@@ -93,11 +107,19 @@ def _counts_of(text: str) -> list[int]:
 def run(args: argparse.Namespace) -> int:
     """Measure; exit code 1 if the answers of a reference engine differ from irc's."""
     against = parse_engines(args.against)
+    throughput = args.hint == "throughput"
+    requests = args.requests or (usable_cores() if throughput else 1)
+    if throughput and args.threads not in (None, [1]):
+        raise UsageError(
+            "calls of --hint throughput have one thread each",
+            got=f"--threads {','.join(map(str, args.threads))}",
+            fix="leave --threads out, or choose --hint latency",
+        )
     shapes = parse_shapes(args.shape) or None
     path = Path(require_file(args.model))
     rows: list[BenchRow] = []
     made_up: list[str] = []
-    for count in args.threads:
+    for count in args.threads or [1]:
         net = compile_model(
             path,
             precision=args.precision,
@@ -110,20 +132,22 @@ def run(args: argparse.Namespace) -> int:
         engines = [_irc_engine(net, inputs)]
         precision = net.options.precision
         engines[0].run()
-        task = Task(path, inputs, count, precision, args.requests)
+        task = Task(path, inputs, count, precision, requests, throughput=throughput)
         engines += [make_engine(n, task) for n in against]
         answers = [engine.outputs() for engine in engines]
         items = next((a.shape[0] for a in inputs.values() if a.ndim), 1)
-        calls = [[e.run, *(e.another() for _ in range(args.requests - 1))] for e in engines]
+        calls = [[e.run, *(e.another() for _ in range(requests - 1))] for e in engines]
         taken = take_turns(calls, args.seconds)
-        ours = float(np.median(taken[0]))
+        average = np.mean if throughput else np.median
+        ours = float(average(taken[0]))
         for engine, times, answer in zip(engines, taken, answers, strict=True):
             wrong = worst_difference(answer, answers[0])
-            rows.append(row(engine.name, count, args.requests, times, items, ours, wrong))
+            found = row(engine.name, count, requests, times, items, wrong)
+            rows.append(replace(found, ratio=float(average(times)) / ours))
     if args.json:
-        print_json(as_json(path, rows, made_up))
+        print_json({**as_json(path, rows, made_up), "hint": args.hint})
     else:
-        print_result(*as_text(rows, made_up))
+        print_result(*as_text(rows, made_up, RATIO_MEANINGS[args.hint]))
     return 1 if any(r.error > TOLERANCE for r in rows) else 0
 
 
@@ -189,11 +213,10 @@ def row(
     requests: int,
     taken: Sequence[float],
     items: int,
-    ours: float,
     wrong: float,
 ) -> BenchRow:
-    """The figures of one engine. taken: seconds of each call. items: of one call. ours: irc's
-    median in seconds."""
+    """The figures of one engine, but for its ratio. taken: seconds of each call. items: of one
+    call."""
     times = np.array(taken) * 1e6
     low, median, p90, p99 = (float(np.percentile(times, p)) for p in (0, 50, 90, 99))
     return BenchRow(
@@ -206,7 +229,7 @@ def row(
         p90_us=p90,
         p99_us=p99,
         items_per_second=items * requests * 1e6 / float(times.mean()),
-        ratio=median / (ours * 1e6),
+        ratio=1.0,
         error=wrong,
     )
 
@@ -233,7 +256,7 @@ def as_json(path: Path, rows: Sequence[BenchRow], made_up: Sequence[str]) -> dic
     }
 
 
-def as_text(rows: Sequence[BenchRow], made_up: Sequence[str]) -> list[str]:
+def as_text(rows: Sequence[BenchRow], made_up: Sequence[str], meaning: str) -> list[str]:
     """The report for a person."""
     header = ["engine", "threads", "requests", "min", "median", "p90", "p99", "items/s"]
     table = [
@@ -254,7 +277,7 @@ def as_text(rows: Sequence[BenchRow], made_up: Sequence[str]) -> list[str]:
     return [
         *sizes_note(made_up),
         *lines,
-        "ratio: median time over irc's; above 1, irc is faster",
+        f"ratio: {meaning}; above 1, irc is faster",
         "error: largest difference from irc's answer, relative to",
         "       its largest value",
     ]

@@ -22,12 +22,12 @@ Captured = pytest.CaptureFixture[str]
 
 def test_figures() -> None:
     times = np.random.default_rng(0).permutation(np.arange(1, 102)) * 1e-6
-    found = bench.row("e", 2, 3, list(times), 8, 25.5e-6, 0.5)
+    found = bench.row("e", 2, 3, list(times), 8, 0.5)
     assert found.min_us == pytest.approx(1) and found.median_us == pytest.approx(51)
     assert found.p90_us == pytest.approx(91) and found.p99_us == pytest.approx(100)
     # 3 calls of 8 items at the same time, each of 51 us on average.
     assert found.items_per_second == pytest.approx(3 * 8 / 51e-6)
-    assert found.ratio == pytest.approx(2) and found.error == 0.5
+    assert found.error == 0.5
     assert (found.engine, found.threads, found.requests, found.calls) == ("e", 2, 3, 101)
 
 
@@ -80,6 +80,37 @@ def test_every_request_is_a_call_of_its_own(
     assert [row["requests"] for row in rows] == [3, 3, 3]
     assert [len(set(calls)) for calls in seen] == [3, 3, 3]
     assert all(isinstance(call, irc.BoundCall) for call in seen[0][1:])
+
+
+@pytest.mark.slow
+def test_throughput_compares_items_a_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Of calls of 1 and 3 ms against calls of 4 ms: the means count, the medians do not."""
+    asked: list[Task] = []
+
+    def make(task: Task) -> ReferenceEngine:
+        asked.append(task)
+        wanted = run_irc(task.path, task.inputs)
+        return ReferenceEngine("other", lambda: None, lambda: [wanted], lambda: lambda: None)
+
+    monkeypatch.setitem(ENGINES, "openvino", make)
+    monkeypatch.setattr(bench, "usable_cores", lambda: 3)
+    monkeypatch.setattr(bench, "take_turns", lambda *_: [[1e-3, 1e-3, 4e-3], [4e-3, 4e-3, 4e-3]])
+    words = ["bench", DIGITS, "--hint", "throughput", "--against", "openvino"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["hint"] == "throughput"
+    assert [row["ratio"] for row in found["rows"]] == [1, pytest.approx(2)]
+    assert [(row["threads"], row["requests"]) for row in found["rows"]] == [(1, 3)] * 2
+    assert asked[0].throughput and asked[0].threads == 1 and asked[0].requests == 3
+    assert main(words) == 0
+    assert "items a second of irc over the engine's" in capsys.readouterr().out
+
+
+def test_throughput_takes_one_thread_a_call(capsys: Captured) -> None:
+    assert main(["bench", DIGITS, "--hint", "throughput", "--threads", "2"]) == 2
+    assert "have one thread each" in capsys.readouterr().err
 
 
 def engine_class(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., ReferenceEngine]:
@@ -223,7 +254,7 @@ def test_items_are_rows_of_the_first_input(
 
 def test_the_table_has_every_figure_under_its_title() -> None:
     shown = bench.BenchRow("onnxruntime", 2, 3, 99, 1.25, 20.5, 300.5, 4000.5, 55555.0, 1.75, 2e-6)
-    head, line, *meaning = bench.as_text([shown], [])
+    head, line, *meaning = bench.as_text([shown], [], bench.RATIO_MEANINGS["latency"])
     assert " ".join(meaning).startswith("ratio: median time over irc's")
     titles = ["threads", "requests", "min", "median", "p90", "p99", "items/s"]
     titles += ["ratio", "error"]
