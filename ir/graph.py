@@ -323,10 +323,10 @@ class Graph:
 
     def find_cycle(self) -> list[int]:
         """The nodes of one cycle in order, or an empty list."""
-        try:
-            edges: list[tuple[int, int, int]] = list(_find_cycle(self._g))
-        except nx.NetworkXNoCycle:
+        # networkx.find_cycle takes quadratic time in a graph without cycles.
+        if nx.is_directed_acyclic_graph(self._g):
             return []
+        edges: list[tuple[int, int, int]] = list(_find_cycle(self._g))
         return [edge[0] for edge in edges]
 
     def copy(self) -> Graph:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 from irc_compiler.compiler.rewrite.patch import Patch, has_one_use, producer
@@ -113,6 +116,29 @@ def test_cycles_are_found_and_ordered_once() -> None:
     g.connect(Value(b), Use(a, 0))
     assert sorted(g.find_cycle()) == [a, b]
     assert sorted(g.order()) == g.ids()
+
+
+def test_find_cycle_takes_time_in_proportion_to_the_edges() -> None:
+    def count_calls(length: int) -> int:
+        g = Graph()
+        v = x(g)
+        for _ in range(length):
+            v = Value(g.add(Add(), [v, v]))
+        calls = 0
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            assert g.find_cycle() == []
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    count_calls(10)  # networkx loads its backends
+    assert count_calls(400) <= 2.2 * count_calls(200)
 
 
 def test_a_copy_is_independent() -> None:
