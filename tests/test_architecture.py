@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,6 +68,9 @@ FENCES = {
 CIRCLES = {
     "ir.graph": 2,  # an operation's bodies are graphs: a type, no call
 }
+# Where a person meets irc: an error here is about what that person gave.
+FACED = ("cli", "compat", "builder", "api", "serve", "quantization", "llm")
+ERRORS = {"Error", "UsageError", "InputError", "InputFileError", "ExecutionError", "ShapeError"}
 MAX_MODULES = 20  # in one folder
 MAX_LINES = 500  # in one file
 
@@ -76,28 +82,45 @@ def top_package(path: Path) -> str:
     return relative.parts[0]
 
 
-def imports(path: Path) -> list[tuple[int, str]]:
-    """(level, module) of every import, relative ones resolved to a path from the root."""
+@dataclass(frozen=True)
+class Facts:
+    """What the tests below read of a file's syntax tree, which is not kept."""
+
+    imports: list[tuple[int, str]]
+    decorators: list[tuple[int, str]]
+    errors: list[tuple[int, frozenset[str | None]]]
+
+
+@cache
+def facts_of(path: Path) -> Facts:
+    """Imports as (level, module), relative ones resolved to a path from the root; decorators; and
+    calls of errors with the names of their arguments; the last two with their lines."""
     package = path.relative_to(ROOT).parts[:-1]
-    found: list[tuple[int, str]] = []
+    found = Facts([], [], [])
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found += [(0, alias.name) for alias in node.names]
+            found.imports.extend((0, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.append((0, node.module or ""))
+            found.imports.append((0, node.module or ""))
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1]
             module = [*base, *(node.module or "").split(".")]
             names = [alias.name for alias in node.names]
-            found += [(1, ".".join(x for x in [*module, name] if x)) for name in names]
+            found.imports.extend((1, ".".join(x for x in [*module, n] if x)) for n in names)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            texts = map(ast.unparse, node.decorator_list)
+            found.decorators.extend((node.lineno, text) for text in texts)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ERRORS:
+                found.errors.append((node.lineno, frozenset(k.arg for k in node.keywords)))
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_arrows_and_fences(path: Path) -> None:
-    here = top_package(path)
-    for level, module in imports(path):
+@pytest.mark.parametrize("here", ARROWS)
+def test_arrows_and_fences(here: str) -> None:
+    found = [(p, *i) for p in SOURCES if top_package(p) == here for i in facts_of(p).imports]
+    assert found
+    for path, level, module in found:
         first = module.split(".")[0]
         if level:
             part = first if first in (*PACKAGES, "samples") else ""
@@ -110,7 +133,7 @@ def test_arrows_and_fences(path: Path) -> None:
         allowed = FENCES.get(first)
         if allowed is not None:
             where = path.relative_to(ROOT).as_posix()
-            assert where.startswith(allowed), f"{first} is imported outside its fence"
+            assert where.startswith(allowed), f"{where}: {first} is imported outside its fence"
 
 
 def test_files_have_one_subject() -> None:
@@ -131,7 +154,6 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.slow
 def test_import_circles() -> None:
     """No circle but the listed ones; a listed one that is cut leaves the list."""
     import networkx as nx
@@ -139,7 +161,7 @@ def test_import_circles() -> None:
     modules = {dotted(p) for p in SOURCES}
     graph = nx.DiGraph()
     for path in SOURCES:
-        for level, module in imports(path):
+        for level, module in facts_of(path).imports:
             found = module if module in modules else module.rpartition(".")[0]
             if level and found in modules and found != dotted(path):
                 graph.add_edge(dotted(path), found)
@@ -148,7 +170,6 @@ def test_import_circles() -> None:
     assert sizes == CIRCLES, [sorted(c) for c in circles]
 
 
-@pytest.mark.slow
 def test_import_is_light() -> None:
     code = (
         "import sys, irc_compiler; "
@@ -178,21 +199,21 @@ def test_every_package_is_listed() -> None:
         assert f'"{name}"' in text, f"{name} is missing from pyproject.toml"
 
 
-@pytest.mark.slow
 def test_no_import_has_side_effects_by_decorator() -> None:
     """Tables are visible: nothing registers itself in a table of another module."""
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                for decorator in node.decorator_list:
-                    assert "register" not in ast.unparse(decorator), f"{path}:{node.lineno}"
+        for line, decorator in facts_of(path).decorators:
+            assert "register" not in decorator, f"{path}:{line}"
 
 
 def test_a_skip_says_what_was_not_run() -> None:
     """Reasons begin with "not run: ", so that nobody takes a skip for a test."""
     found = 0
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(r"\b(skip|skipif|importorskip|xfail)\(", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             if node.func.attr not in ("skip", "skipif", "importorskip", "xfail"):
@@ -205,22 +226,14 @@ def test_a_skip_says_what_was_not_run() -> None:
     assert found > 10
 
 
-# Where a person meets irc: an error here is about what that person gave.
-FACED = ("cli", "compat", "builder", "api", "serve", "quantization", "llm")
-ERRORS = {"Error", "UsageError", "InputError", "InputFileError", "ExecutionError", "ShapeError"}
-
-
 def test_errors_say_what_to_do() -> None:
     """What was expected, or how to mend it: a message without either leaves the reader guessing."""
     seen, silent = 0, list[str]()
     for path in SOURCES:
         if path.relative_to(ROOT).parts[0] not in FACED:
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
-                continue
-            if node.func.id in ERRORS:
-                seen += 1
-                if not {k.arg for k in node.keywords} & {"expected", "fix"}:
-                    silent.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+        for line, arguments in facts_of(path).errors:
+            seen += 1
+            if not arguments & {"expected", "fix"}:
+                silent.append(f"{path.relative_to(ROOT)}:{line}")
     assert seen > 40 and silent == []

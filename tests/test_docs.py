@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from irc_compiler.cli.main import main
+from support.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -96,13 +97,20 @@ def test_prose_has_at_most_100_columns() -> None:
             assert table or len(line) <= 100, f"{page.name}: {line}"
 
 
-@pytest.mark.slow
 def test_files_that_pages_name_exist() -> None:
     """A name in backticks that ends in .py is a file of the repository, or the end of its path."""
-    listed = [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py")]
-    for page in PAGES:
-        for name in re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8")):
-            assert any(f"/{path}".endswith(f"/{name}") for path in listed), f"{page.name}: {name}"
+    listed = "\n".join(
+        f"/{path.relative_to(ROOT).as_posix()}"
+        for folder in (*PACKAGES, "benchmarks", "docs", "fuzz", "samples", "scripts", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    names = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`([\w/]+\.py)`", page.read_text("utf-8"))
+    }
+    missing = [at for at in sorted(names) if f"/{at[1]}\n" not in f"{listed}\n"]
+    assert names and not missing
 
 
 def test_graph_page_of_the_sample_is_current(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ def defined_names(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", RECORDS, ids=lambda p: p.stem)
 def test_record_states_question_options_decision_and_code(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
