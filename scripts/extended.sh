@@ -9,6 +9,7 @@ run_part() {
   case "$1" in
     reliability) IRC_LONG=1 "$python" -m pytest -s -m '' tests/reliability tests/fuzz ;;
     damage) IRC_FUZZ=20 "$python" -m pytest -m '' tests/runtime/artifact ;;
+    covers) "$python" -m pytest -n 2 -m extended ;;
     exhaustive) "$python" -m pytest -n 2 -m '' tests/runtime/kernels/gemm/test_cover.py --exhaustive ;;
     exhaustive-amx) "$python" -m pytest -n 2 -m '' tests/runtime/kernels/gemm/test_cover_amx.py --exhaustive ;;
     onnx-backend) "$python" -m pytest -n 2 -m '' tests/interop --exhaustive ;;
@@ -44,7 +45,7 @@ host_target()" 2>/dev/null; then
       done
       ;;
     *)
-      echo "unknown part: $1; parts: reliability damage exhaustive exhaustive-amx onnx-backend fuzz" \
+      echo "unknown part: $1; parts: reliability damage covers exhaustive exhaustive-amx onnx-backend fuzz" \
         "forged-steps forged-plans large-constants masks packages quantization smollm2" >&2
       exit 2
       ;;

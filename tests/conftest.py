@@ -41,6 +41,20 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A case is in one suite. `@pytest.mark.extended(when=...)` moves the cases whose parameters
+    the function accepts from the slow suite to the extended one, and without `when` all of them."""
+    for item in items:
+        mark = item.get_closest_marker("extended")
+        if mark is None:
+            continue
+        accept, spec = mark.kwargs.get("when"), getattr(item, "callspec", None)
+        is_extended = accept is None or (spec is not None and accept(spec.params))
+        dropped = "slow" if is_extended else "extended"
+        item.own_markers = [m for m in item.own_markers if m.name != dropped]
+
+
 @pytest.fixture(autouse=True)
 def restart_generators(request: pytest.FixtureRequest) -> None:
     """A module's random generators begin again at each test: its data do not depend on which tests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -50,28 +51,51 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", [b for _, b in SHELL], ids=[n for n, _ in SHELL])
-def test_commands(block: str, folder: Path) -> None:
+# Runs commands of irc one after the other: one process imports the package once.
+RUN_COMMANDS = """
+import json, sys
+from irc_compiler.cli.main import main
+for words in json.loads(sys.argv[1]):
+    if code := main(words):
+        sys.exit(f"irc {' '.join(words)}: exit code {code}")
+"""
+
+
+def programs_of(block: str) -> list[tuple[dict[str, str], str, list[list[str]]]]:
+    """The lines of a block as (environment, `irc` or `python`, arguments of each line). Lines of
+    irc in the same environment are one program."""
+    found: list[tuple[dict[str, str], str, list[list[str]]]] = []
     for line in block.strip().splitlines():
-        words = shlex.split(line, comments=True)
+        words, environment = shlex.split(line, comments=True), dict[str, str]()
         if not words:
             continue
-        # As in an active virtual environment: `irc shim` starts its `python`.
-        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        environment = {**os.environ, "PATH": programs}
         while "=" in words[0] and words[0].split("=")[0].isupper():
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
         assert words[0] in ("irc", "python"), f"a page shows a command that no test runs: {line}"
-        command = [
-            sys.executable,
-            *(["-m", "irc_compiler"] if words[0] == "irc" else []),
-            *words[1:],
-        ]
-        where = ROOT if words[0] == "python" else folder
-        done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        if found and words[0] == "irc" and found[-1][:2] == (environment, "irc"):
+            found[-1][2].append(words[1:])
+        else:
+            found.append((environment, words[0], [words[1:]]))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [b for _, b in SHELL], ids=[n for n, _ in SHELL])
+def test_commands(block: str, folder: Path) -> None:
+    # As in an active virtual environment: `irc shim` starts its `python`.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for environment, program, lines in programs_of(block):
+        is_irc = program == "irc"
+        words = ["-c", RUN_COMMANDS, json.dumps(lines)] if is_irc else lines[0]
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=folder if is_irc else ROOT,
+            env={**os.environ, "PATH": path, **environment},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{lines}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.slow

@@ -67,7 +67,12 @@ def agree(got: Any, wanted: dict[str, Any], tolerance: float = 1e-5) -> None:
         assert float(np.abs(g - w).max()) <= tolerance * scale, name
 
 
+# Other exports of the same encoders.
+REPEATED = {"bert_op_norms", "encoder_torch_legacy", "encoder_torch_dynamo"}
+
+
 @pytest.mark.slow
+@pytest.mark.extended(when=lambda params: params["name"] in REPEATED)
 @pytest.mark.parametrize("name", MODELS)
 def test_onnx_against_both_peers(name: str, tmp_path: Path) -> None:
     model, inputs = MODELS[name]()
@@ -94,6 +99,9 @@ SAVED = [
 
 
 @pytest.mark.slow
+@pytest.mark.extended(
+    when=lambda p: (p["name"], p["version"]) in {("bert", 10), ("encoder_torch_legacy", 10)}
+)
 @pytest.mark.parametrize(("name", "fp16", "version"), SAVED)
 def test_openvino_ir(name: str, fp16: bool, version: int, tmp_path: Path) -> None:
     model, inputs = MODELS[name]()

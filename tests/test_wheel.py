@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -19,8 +20,18 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what `python -m build` makes of the files that git lists, tests left out: an
-    sdist, and a wheel that is built from the sdist."""
-    folder = tmp_path_factory.mktemp("distributions")
+    sdist, and a wheel that is built from the sdist. Processes of one run of pytest share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "distributions"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            build_distributions(folder).rename(folder / "made")
+    return folder / "made"
+
+
+def build_distributions(folder: Path) -> Path:
     sources = folder / "sources"
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
@@ -33,7 +44,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file() and not name.startswith("tests/"):
             (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, sources / name)
-    made = folder / "made"
+    made = folder / "unfinished"
     build = [sys.executable, "-m", "build", "-o", made, sources]
     subprocess.run(build, check=True, capture_output=True)
     return made

@@ -34,7 +34,15 @@ PROGRAM = Path(__file__).resolve().parents[1] / "support" / "models" / "interrup
 BOUND = 50
 
 
+# Cases with the steps of another one and one thread, or another caller.
+REPEATED = {
+    ("matmul", 1, "call"), ("conv", 1, "call"), ("small_steps", 1, "interpret"),
+    ("small_steps", 1, "bound"), ("recurrent", 1, "call"),
+}  # fmt: skip
+
+
 @pytest.mark.slow
+@pytest.mark.extended(when=lambda p: (p["case"], p["threads"], p["how"]) in REPEATED)
 @pytest.mark.skipif(os.name != "posix", reason="not run: sends SIGINT to a process")
 @pytest.mark.parametrize(
     ("case", "threads", "how"),

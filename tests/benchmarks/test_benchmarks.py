@@ -74,6 +74,7 @@ def test_every_command_of_the_docs_is_here() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.extended(when=lambda params: params["module"] == "benchmarks.kernels")  # a minute
 @pytest.mark.parametrize("module", SHORT)
 def test_short_run(module: str) -> None:
     if module in NEEDS_TORCH and importlib.util.find_spec("torch") is None:

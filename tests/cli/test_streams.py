@@ -60,8 +60,11 @@ SHELL = {
     "notes": ("compile model.onnx -v 2>&1 | true", 0),
 }
 
+REPEATED = {"help", "usage", "usage of a verb", "no verb"}  # argparse prints, as for "--help"
+
 
 @pytest.mark.slow
+@pytest.mark.extended(when=lambda params: params["what"] in REPEATED)
 @pytest.mark.parametrize("what", SHELL)
 def test_a_closed_pipe_is_no_error(what: str, folder: Path) -> None:
     words, code = SHELL[what]

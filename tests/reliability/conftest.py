@@ -20,4 +20,4 @@ class Load:
 
 @pytest.fixture(scope="session")
 def load() -> Load:
-    return Load(120.0, 100, 25) if os.environ.get("IRC_LONG") == "1" else Load(4.0, 20, 3)
+    return Load(120.0, 100, 25) if os.environ.get("IRC_LONG") == "1" else Load(2.0, 12, 1)

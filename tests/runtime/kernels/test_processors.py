@@ -51,6 +51,7 @@ TYPES = [*FLOATS, *INTS, DType.boolean]
 COUNTS = (1, 77)
 # The least and the most that processors of an instruction set have.
 ENDS = ("x86-64-v2", "haswell", "skylake-avx512", "sapphirerapids", "cortex-a72", "neoverse-v1")
+ends_in_slow_suite = pytest.mark.extended(when=lambda params: params["processor"] not in ENDS)
 # Models that convert to and from 16-bit floats or bytes; the others differ by instruction set only.
 RUN = [c for c in CASES if "bf16" in c or c[0] == "quantized"]
 
@@ -127,6 +128,7 @@ def scalar_functions() -> list[Spec]:
 
 
 @pytest.mark.slow
+@ends_in_slow_suite
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_no_kernel_of_a_family_calls_a_library(processor: str) -> None:
     target = processor_target(processor)
@@ -139,6 +141,7 @@ def test_no_kernel_of_a_family_calls_a_library(processor: str) -> None:
 
 
 @pytest.mark.slow
+@ends_in_slow_suite
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_no_conversion_calls_a_library(processor: str) -> None:
     assert_no_calls(casts(), processor)
@@ -151,6 +154,7 @@ def test_no_function_calls_a_library(processor: str) -> None:
 
 
 @pytest.mark.slow
+@ends_in_slow_suite
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_conversions_agree_with_evaluation(processor: str) -> None:
     needs(processor)
@@ -164,6 +168,7 @@ def test_conversions_agree_with_evaluation(processor: str) -> None:
 
 
 @pytest.mark.slow
+@ends_in_slow_suite
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("half", [F16, BF16], ids=str)
 def test_conversions_of_16_bit_floats_are_those_of_ml_dtypes(half, processor: str) -> None:
@@ -194,6 +199,7 @@ def assert_same_numbers(found: np.ndarray, want: np.ndarray) -> None:
 
 
 @pytest.mark.slow
+@ends_in_slow_suite
 @pytest.mark.parametrize("case", RUN, ids="-".join)
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_models_of_all_families_run(

@@ -15,7 +15,15 @@ from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.kernel_table import generate
-from support.kernels.harness import ISAS, TILED, Sizes, run, same_bits, target_of
+from support.kernels.harness import (
+    ISAS,
+    TILED,
+    Sizes,
+    best_isa_in_slow_suite,
+    run,
+    same_bits,
+    target_of,
+)
 
 F32, BF16 = DType.f32, DType.bf16
 INF = float("inf")
@@ -168,6 +176,7 @@ def test_sinks_of_other_types_are_refused() -> None:
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mask", ["keys", "full", "turned", "bool", "row"])
 @pytest.mark.parametrize("causal", [None, 90])
@@ -230,6 +239,7 @@ def test_small_integers_are_exact(isa: str, factors: DType | None) -> None:
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("size", [8, 17, 64])
 def test_bf16_factors(isa: str, size: int) -> None:

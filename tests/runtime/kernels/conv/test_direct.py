@@ -19,7 +19,15 @@ from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.gemm import pack
-from support.kernels.harness import ISAS, Sizes, memory_strides, run, same_bits, target_of
+from support.kernels.harness import (
+    ISAS,
+    Sizes,
+    best_isa_in_slow_suite,
+    memory_strides,
+    run,
+    same_bits,
+    target_of,
+)
 
 F32 = DType.f32
 
@@ -295,6 +303,7 @@ WINOGRAD = {
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str, isa: str) -> None:

@@ -22,7 +22,14 @@ from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import pack
 from irc_compiler.runtime.kernels.kernel_table import generate
-from support.kernels.harness import ISAS, Sizes, memory_strides, run, target_of
+from support.kernels.harness import (
+    ISAS,
+    Sizes,
+    best_isa_in_slow_suite,
+    memory_strides,
+    run,
+    target_of,
+)
 
 from tests.runtime.kernels.conv.test_direct import CASES, Case, lay_out, random_case
 
@@ -147,6 +154,7 @@ def check(
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", NAMES)
 def test_sums_are_exact(name: str, isa: str) -> None:
@@ -179,6 +187,7 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
 def test_few_channels_in_planes(channels: int, isa: str) -> None:
@@ -199,6 +208,7 @@ TAILS = {
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", sorted(TAILS))
 def test_rows_of_taps_that_end_in_cells_of_their_own(name: str, isa: str) -> None:

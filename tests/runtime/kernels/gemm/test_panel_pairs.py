@@ -12,7 +12,15 @@ from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.kernels.gemm import generate, tiling
 from irc_compiler.runtime.kernels.gemm.schedule import GemmSchedule, VectorSchedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
-from support.kernels.harness import ISAS, Compiled, guard_copy, same_bits, target_of, unwritten
+from support.kernels.harness import (
+    ISAS,
+    Compiled,
+    best_isa_in_slow_suite,
+    guard_copy,
+    same_bits,
+    target_of,
+    unwritten,
+)
 from support.kernels.products import Case, extract, make
 
 from tests.runtime.kernels.gemm.packing import test_dequant as test_gemm_compressed
@@ -68,6 +76,7 @@ CASES = {
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("isa", ISAS)
 def test_panel_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

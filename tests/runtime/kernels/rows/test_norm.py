@@ -9,7 +9,14 @@ from irc_compiler.ir.scalar.builder import Builder, identity
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.rows import NormSpec
-from support.kernels.harness import ISAS, compile_spec, guard_copy, run, same_bits
+from support.kernels.harness import (
+    ISAS,
+    best_isa_in_slow_suite,
+    compile_spec,
+    guard_copy,
+    run,
+    same_bits,
+)
 
 F32, F16 = DType.f32, DType.f16
 LENGTHS = [0, 1, 3, 4, 5, 16, 17, 64, 65, 200, 768, 1000]
@@ -71,6 +78,7 @@ def test_layer_norm_lengths(isa: str, dtype: DType) -> None:
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("scale", [True, False])

@@ -14,7 +14,14 @@ from irc_compiler.plan.packing.panel_params import CONVERTIBLE
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.specs import verify_specs
-from support.kernels.harness import ISAS, each_tiled_isa, run, same_bits, target_of
+from support.kernels.harness import (
+    ISAS,
+    best_isa_in_slow_suite,
+    each_tiled_isa,
+    run,
+    same_bits,
+    target_of,
+)
 from support.kernels.products import Case, check, make
 
 each_isa = pytest.mark.parametrize("isa", ISAS)
@@ -53,6 +60,7 @@ def test_cast_operands_on_amx_tiles(isa: str, case: Case) -> None:
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("to", FLOATS, ids=str)
 @pytest.mark.parametrize("source", SOURCES, ids=str)

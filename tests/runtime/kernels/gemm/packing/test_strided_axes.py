@@ -12,7 +12,14 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size, verified_spaces
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.specs import verify_specs
-from support.kernels.harness import ISAS, each_tiled_isa, run, same_bits, target_of
+from support.kernels.harness import (
+    ISAS,
+    best_isa_in_slow_suite,
+    each_tiled_isa,
+    run,
+    same_bits,
+    target_of,
+)
 from support.kernels.products import Case, Dims, make
 
 each_isa = pytest.mark.parametrize("isa", ISAS)
@@ -85,6 +92,7 @@ def check_split(case: Case, sizes: tuple[int, ...], isa: str, parts: str = "ac")
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", TYPES)
 def test_strided_axes_read_and_write_heads_in_place(isa: str, name: str) -> None:
@@ -102,6 +110,7 @@ def test_strided_axes_on_amx_tiles(isa: str, name: str) -> None:
 
 
 @pytest.mark.slow
+@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("parts", ["a", "c", "ac"])
 def test_strided_axes_have_the_same_bits_for_dynamic_sizes(isa: str, parts: str) -> None:
