@@ -1,11 +1,12 @@
 """Samples of batch inference on a local cluster: rows a second of one and of two workers.
 
-    python -m benchmarks.scale_out --engine dask --workers 1,2
+    python -m benchmarks.scale_out --engine ray_data --workers 1,2
     python -m benchmarks.scale_out --engine dask --kill   # ends a worker in the middle by SIGKILL
 
 Workers write each load of the model and each batch to files. A rate counts the rows between the
 start of the first batch and the end of the last, so starting a cluster and loading the model are
-not in it. Every answer is compared with a lone call, and the row numbers must be complete.
+not in it. Every answer is compared with a lone call, and the row numbers must be complete. The
+docstrings of the samples name the packages that an engine needs.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ LAYERS, WIDTH, FEATURES = 8, 768, 64
 KILLED_BATCH = 3  # of the process that ends
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "dask": ("dask_frame", {}),
+    "ray_data": ("ray_data", {}),
+    "spark_map": ("spark_frame", {"form": "map"}),
+    "spark_udf": ("spark_frame", {"form": "udf"}),
 }
 
 
@@ -138,13 +142,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--engine", default=",".join(ENGINES))
     parser.add_argument("--workers", default="1,2")
+    parser.add_argument("--rounds", type=int, default=1, help="alternate the numbers of workers")
     parser.add_argument("--rows", type=int, default=32768)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--kill", action="store_true", help="end a worker in its third batch")
     args = parser.parse_args(words)
     good = True
     for engine in args.engine.split(","):
-        for workers in (int(w) for w in args.workers.split(",")):
+        for workers in (int(w) for w in args.workers.split(",") * args.rounds):
             found = measure(engine, workers, args.rows, args.batch, kill=args.kill)
             print(json.dumps(found), flush=True)
             good &= found["rows_once_in_order"] and found["largest_difference"] < 1e-5

@@ -21,6 +21,20 @@ run_part() {
       "$python" scripts/quantization_figures.py --peers "${PEERS:-$python}"
       "$python" scripts/quantization_packages.py "${IRC_PACKAGES:-build/packages}"
       ;;
+    scale-out)
+      # Ray, Spark (needs Java), litellm and kserve need many packages: an environment of their own.
+      others=${IRC_SCALE_OUT_PYTHON:-build/scale-out/bin/python}
+      if [ ! -e "$others" ]; then
+        python3 -m venv build/scale-out
+        "$others" -m pip install --quiet -e ".[serve,batch]" "ray[data,serve]" pyspark pandas pyarrow \
+          "tritonclient[http]" litellm kserve
+      fi
+      IRC_SCALE_OUT_PYTHON=$others IRC_LITELLM_PYTHON=$others IRC_KSERVE_PYTHON=$others \
+        "$python" -m pytest -s -m '' tests/benchmarks/test_scale_out.py \
+        tests/serve/openai/test_litellm.py tests/serve/test_kserve.py
+      "$others" -m benchmarks.scale_out --rounds 3
+      "$others" -m benchmarks.scale_out_serve --rounds 3
+      ;;
     packages)
       IRC_PACKAGES=${IRC_PACKAGES:-build/packages} "$python" -m pytest -s -m '' tests/packages
       ;;
@@ -45,8 +59,7 @@ host_target()" 2>/dev/null; then
       done
       ;;
     *)
-      echo "unknown part: $1; parts: reliability damage covers exhaustive exhaustive-amx onnx-backend fuzz" \
-        "forged-steps forged-plans large-constants masks packages quantization smollm2" >&2
+      echo "unknown part: $1; parts:" $(sed -n 's/^    \([a-z0-9-]*\)).*/\1/p' "$0") >&2
       exit 2
       ;;
   esac

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import json
 import multiprocessing
 import os
 import pickle
@@ -163,31 +161,3 @@ def sample(name: str) -> str:
 @pytest.mark.slow
 def test_the_sample_on_a_pool() -> None:
     assert re.match(r"352 of 360 digits right, 2 processes", sample("batch_inference"))
-
-
-@pytest.mark.slow
-def test_the_sample_on_a_local_dask_cluster() -> None:
-    for package in ("dask.dataframe", "distributed"):
-        if importlib.util.find_spec(package.split(".")[0]) is None:
-            pytest.skip(f'not run: {package} is missing, pip install "irc-compiler[batch]"')
-    assert re.match(r"352 of 360 digits right, 2 workers", sample("dask_frame"))
-
-
-@pytest.mark.slow
-def test_a_killed_dask_worker_loses_and_doubles_no_row() -> None:
-    """Each process loads the model once."""
-    if importlib.util.find_spec("distributed") is None:
-        pytest.skip('not run: distributed is missing, pip install "irc-compiler[batch]"')
-    root = Path(__file__).resolve().parents[2]
-    words = ["--engine", "dask", "--workers", "2", "--rows", "512", "--batch", "32", "--kill"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale_out", *words],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["killed"] and found["rows_once_in_order"], found
-    assert found["most_loads_of_a_process"] == 1 and found["largest_difference"] == 0, found
