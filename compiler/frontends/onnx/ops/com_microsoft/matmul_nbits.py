@@ -14,7 +14,7 @@ import numpy as np
 from ......ir.dtype import DType
 from ......ir.graph import Value
 from ......ir.op import Array
-from ......ir.ops import Add, Dequantize, MatMul, Multiply, Subtract
+from ......ir.ops import Add, Dequantize, Gather, MatMul, Multiply, Subtract
 from ..elementary import convert_value
 
 if TYPE_CHECKING:
@@ -43,6 +43,25 @@ def _constant(n: ImportContext, port: int, count: int, what: str) -> Array:
     return found
 
 
+def _order_of_rows(n: ImportContext, k: int, block: int) -> Array | None:
+    """The order that makes the rows of each block adjacent: GPTQ with act-order quantizes them in
+    another order, and g_idx holds the block of each row. None: they are adjacent."""
+    given = n.optional(4)
+    if given is None:
+        return None
+    groups = n.constant_of(given)
+    if groups is None:
+        raise n.unsupported_error("MatMulNBits with a g_idx that is not constant")
+    # Exporters pad K to a multiple of the block.
+    groups, adjacent = groups.reshape(-1)[:k], np.arange(k) // block
+    order = np.argsort(groups, kind="stable")
+    if not np.array_equal(groups[order], adjacent):
+        raise n.unsupported_error(
+            f"MatMulNBits with a g_idx that does not give each block {block} of the K = {k} rows"
+        )
+    return None if np.array_equal(groups, adjacent) else order
+
+
 def matmul_nbits(n: ImportContext) -> Value:
     """a x W + bias, W[k, n] = (code - zero point) * scale, by blocks of K."""
     a, k, columns = n.input(0), n.integer("K"), n.integer("N")
@@ -52,11 +71,13 @@ def matmul_nbits(n: ImportContext) -> Value:
         raise n.unsupported_error(f"MatMulNBits of {bits} bits")
     if min(k, columns) < 1 or block < 8 // bits or block % (8 // bits):
         raise n.type_error("MatMulNBits counts no weights", got=(k, columns, block))
-    if n.optional(4) is not None:
-        raise n.unsupported_error("MatMulNBits with an order of rows (g_idx)")
     blocks = -(-k // block)
     packed = _constant(n, 1, columns * blocks * block * bits // 8, "weights")
     codes = unpack_codes(packed, bits, columns, k).astype(_CODES[bits])
+    order = _order_of_rows(n, k, block)
+    if order is not None:
+        codes = np.ascontiguousarray(codes[:, order])
+        a = n.add(Gather(), a, n.constant(order, DType.i64), n.constant(np.int64(-1), DType.i64))
     dtype = DType.from_numpy(codes.dtype)
     _constant(n, 2, columns * blocks, "scales")
     scale = n.constant(np.asarray(n.constant_of(n.input(2))).reshape(columns, blocks), n.dtype(a))
