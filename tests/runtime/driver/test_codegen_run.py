@@ -71,6 +71,7 @@ def test_sticky_flags_do_not_leak_out() -> None:
     assert driver.swap_mode(old) == 0x1F80
 
 
+@pytest.mark.aarch64
 def test_denormals_are_computed_under_a_flushing_caller() -> None:
     driver = load_driver()
     session = Session(chain(length=1).compile(), num_threads=1)
@@ -104,6 +105,7 @@ KERNEL = ctypes.CFUNCTYPE(
 )
 
 
+@pytest.mark.aarch64
 def test_steps_run_in_order_and_stop_at_a_status() -> None:
     seen: list[int] = []
 

@@ -38,6 +38,7 @@ def run(kernel: ctypes._CFuncPtr, parts: int, phases: int, *, team: bool = True)
     return load_driver().run(call.ctypes.data)
 
 
+@pytest.mark.aarch64
 @linux
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_a_phase_begins_when_the_one_before_is_done(parts: int) -> None:
@@ -61,6 +62,7 @@ def test_a_phase_begins_when_the_one_before_is_done(parts: int) -> None:
     assert sorted(began) == [(phase, part) for phase in range(40) for part in range(parts)]
 
 
+@pytest.mark.aarch64
 @linux
 def test_threads_share_a_phase() -> None:
     """Each part of a phase waits until the other has begun."""

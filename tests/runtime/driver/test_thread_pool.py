@@ -44,6 +44,7 @@ def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
         assert get_thread_pool(load_driver()).size >= threads - 1
 
 
+@pytest.mark.aarch64
 @linux
 def test_workers_take_part() -> None:
     """The kernel that is handed the other part runs while the first one waits for it."""
@@ -220,6 +221,7 @@ def test_a_failure_in_any_part_is_the_same_error() -> None:
         assert (session.run([data_, index])[0] == 2 * data_).all()
 
 
+@pytest.mark.aarch64
 @linux
 def test_eight_threads_with_a_pool() -> None:
     """One call has the pool, the others find it busy and run alone."""

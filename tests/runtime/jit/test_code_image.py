@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from irc_compiler.ir.errors import Error, VerificationError
-from irc_compiler.plan.target import generic_target
+from irc_compiler.plan.target import Isa, generic_target
 from irc_compiler.runtime.jit import builtin_code as kept_code
 from irc_compiler.runtime.jit import cpuid, program
 from irc_compiler.runtime.jit import elf_flatten as flat
@@ -63,14 +63,18 @@ define i32 @next() {
 }
 """
 on_linux = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or host.host_arch() != "x86_64",
-    reason="not run: only x86-64 Linux has flat images",
+    not sys.platform.startswith("linux"), reason="not run: only Linux has flat images"
 )
+on_x86 = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or host.host_arch() != "x86_64",
+    reason="not run: only x86-64 has CPUID",
+)
+LEAST: Isa = "plain" if host.host_arch() == "x86_64" else "neon"
 
 
 @pytest.fixture(scope="module")
 def image() -> CodeImage:
-    return emit_object(TEXT, generic_target("plain"))
+    return emit_object(TEXT, generic_target(LEAST))
 
 
 def protection(address: int) -> str:
@@ -82,12 +86,13 @@ def protection(address: int) -> str:
     return ""
 
 
+@pytest.mark.aarch64
 @on_linux
 def test_flat_code_runs_where_it_is_laid(image: CodeImage) -> None:
     assert image.kind == FLAT and set(image.exports) == {"read", "place", "fill"}
     assert list(image.imports) == ["memset"]
-    images = [image, emit_object(other(), generic_target("plain"))]
-    library = load_objects(images, ["read", "place", "fill", "alone"], host_target("plain"))
+    images = [image, emit_object(other(), generic_target(LEAST))]
+    library = load_objects(images, ["read", "place", "fill", "alone"], host_target(LEAST))
     read = library.function("read", ctypes.c_int32)
     assert [read(i) for i in range(16)] == [100 + int(c) for c in "3141592653589793"]
     assert library.function("place", returns=ctypes.c_int64)() % 64 == 0
@@ -101,9 +106,10 @@ def other() -> str:
     return "define i32 @alone() {\n ret i32 1\n}"
 
 
+@pytest.mark.aarch64
 @on_linux
 def test_no_page_is_writable_and_executable(image: CodeImage) -> None:
-    library = load_objects([image], ["read"], host_target("plain"))
+    library = load_objects([image], ["read"], host_target(LEAST))
     address = library.address("read")
     assert protection(address) == "r-xp" and library.linked == 0
     library.close()
@@ -112,11 +118,12 @@ def test_no_page_is_writable_and_executable(image: CodeImage) -> None:
         library.address("read")
 
 
+@pytest.mark.aarch64
 def test_what_cannot_be_laid_out_is_linked_by_llvm(image: CodeImage) -> None:
     """Data that is written to: no kernel has any, and here is the way of other systems, too."""
-    counter = emit_object(COUNTER, generic_target("plain"))
+    counter = emit_object(COUNTER, generic_target(LEAST))
     assert counter.kind == OBJECT and read_image(counter.to_bytes()) == counter
-    library = load_objects([counter, image], ["next", "read"], host_target("plain"))
+    library = load_objects([counter, image], ["next", "read"], host_target(LEAST))
     assert library.function("next")() == 42 and library.function("next")() == 43
     assert library.function("read", ctypes.c_int32)(0) == 103
     assert library.linked == (1 if image.kind == FLAT else 2)
@@ -139,7 +146,7 @@ def test_the_report_names_the_linker(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 @pytest.mark.slow
 def test_a_library_needs_what_it_is_asked_for(image: CodeImage) -> None:
-    target = host_target("plain")
+    target = host_target(LEAST)
     with pytest.raises(Error, match="could not be linked"):
         load_objects([image], ["write"], target)
     stray = CodeImage(FLAT, image.code, image.exports, {"system": len(image.code) - 8})
@@ -262,7 +269,7 @@ def test_kept_code_is_made_again_where_the_cache_has_something_else(tmp_path: Pa
         def put(self, key: str, payload: bytes) -> None:
             self[key] = payload
 
-    cache, target = Cache(), generic_target("plain")
+    cache, target = Cache(), generic_target(LEAST)
     made = kept_code.kept_code(other(), target, cache)
     assert list(cache.values()) == [made.to_bytes()]
     cache[next(iter(cache))] = b"something else"
@@ -279,6 +286,7 @@ print(json.dumps([net.program.compiled, "llvmlite" in sys.modules, out]))
 """
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @on_linux
 def test_a_warm_cache_needs_no_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +305,7 @@ def test_a_warm_cache_needs_no_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # -- features --------------------------------------------------------------------------------------
 
 
-@on_linux
+@on_x86
 def test_features_are_llvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked once; what is kept is of this machine, and what is not a list of names is not
     believed."""
@@ -323,7 +331,7 @@ def test_features_are_llvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(asked) == 8
 
 
-@on_linux
+@on_x86
 def test_the_words_are_the_same_on_every_cpu(tmp_path: Path) -> None:
     cache = irc.runtime.jit.disk_cache.DiskCache(tmp_path)
     before, found = os.sched_getaffinity(0), set()

@@ -22,6 +22,7 @@ from irc_compiler.ir.scalar.builder import Builder
 from irc_compiler.plan.processors import PROCESSORS, maskable_processors, processor_target
 from irc_compiler.plan.specs import SPECS
 from irc_compiler.plan.specs.base import Spec
+from irc_compiler.plan.target import Target
 from irc_compiler.runtime.jit.code_image import OBJECT, CodeImage
 from irc_compiler.runtime.jit.elf_read import read_object
 from irc_compiler.runtime.jit.host_features import detected_features
@@ -209,9 +210,21 @@ def test_models_of_all_families_run(
     name, dtype, precision = case
     monkeypatch.setenv("IRC_CPU", processor)
     monkeypatch.delenv("IRC_ISA", raising=False)
+    target = assert_model_runs(name, dtype, precision)
+    assert target.cpu_features == processor_target(processor).cpu_features
+
+
+@pytest.mark.slow
+@pytest.mark.aarch64
+@pytest.mark.parametrize("case", [c for c in CASES if c[1:] == ("f32", "f32")], ids="-".join)
+def test_models_of_all_families_run_on_this_machine(case: tuple[str, str, str]) -> None:
+    assert_model_runs(*case)
+
+
+def assert_model_runs(name: str, dtype: str, precision: str) -> Target:
+    """Compile and run a model, compare it with evaluation; the Target that it was compiled for."""
     model = irc.read_model(family_model(name, dtype))
     net = irc.compile_model(model, precision=precision)
-    assert net.program.target.cpu_features == processor_target(processor).cpu_features
     sizes = {"N": 3, "M": 5, "B": 2, "Q": 3, "K": 4}
     rng = np.random.default_rng(1)
     inputs = []
@@ -224,6 +237,7 @@ def test_models_of_all_families_run(
     for found, want in zip(net(inputs), interpret(model.graph, inputs), strict=True):
         scale = max(1.0, float(np.abs(want).max()))
         np.testing.assert_allclose(found / scale, want / scale, rtol=0, atol=tolerance)
+    return net.program.target
 
 
 def test_every_processor_is_a_target_of_its_own_features() -> None:

@@ -174,6 +174,7 @@ def singles():
     return np.concatenate([patterns, usual, both, -both])
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(UNARY))
 def test_f32(name, isa):
@@ -248,6 +249,7 @@ EXACT = {
 }
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_exact_values(name, isa):

@@ -23,7 +23,7 @@ from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels import amx_emulation, amx_trap
 
 PAGE = mmap.PAGESIZE
-ISAS = [isa for isa in available_isas() if isa != "neon"]
+ISAS = list(available_isas())
 AMX = " + amx"
 HAS_AMX = "amx-tile" in host_features()
 # Tiles of AMX, emulated where the machine has what their kernels need besides.

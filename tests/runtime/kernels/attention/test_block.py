@@ -222,6 +222,7 @@ def test_capped_scores(isa: str, mask: str) -> None:
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=4 * tolerance)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("factors", [None, BF16])

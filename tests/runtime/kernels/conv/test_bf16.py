@@ -50,6 +50,7 @@ def test_integers_are_exact(name: str, isa: str) -> None:
     check(replace(case, dynamic=True), isa, rng.choice([1, 2]), rng.choice(["start", "end"]))
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(6))

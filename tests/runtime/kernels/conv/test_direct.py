@@ -253,6 +253,7 @@ def random_case(rng: random.Random) -> Case:
     )
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(6))

@@ -176,6 +176,7 @@ def test_sums_are_exact(name: str, isa: str) -> None:
     check(dynamic, isa, kind, zero, I32, rng.random() < 0.3, rng.choice([1, 2]))
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(6))

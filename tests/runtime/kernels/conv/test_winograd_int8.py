@@ -37,6 +37,7 @@ each_isa = pytest.mark.parametrize(
 KINDS = [(U8, 131), (U8, None), (I8, -7), (I8, None), (U8, 255), (I8, -128), (I8, 127)]
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @best_isa_in_slow_suite
 @each_isa

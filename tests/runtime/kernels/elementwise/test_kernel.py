@@ -170,6 +170,7 @@ def test_run_time_strides_and_offsets(isa: str) -> None:
     check(spec, buffers, 126, isa, axes=(r, n), operands=static.operands(), dims=dims)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_several_outputs_of_mixed_types(isa: str) -> None:
@@ -239,6 +240,7 @@ def test_transposes(isa: str, dynamic: bool, dtype: DType) -> None:
             assert same_bits(found.outs[0], np.transpose(x, order)), (shape, order, workers)
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 def test_output_may_be_its_input(isa: str) -> None:
     n = 133

@@ -93,6 +93,7 @@ def build(ops: list[str], arity: int, dtype: DType) -> Program:
     return b.finish(*(b.op(op, *inputs) for op in ops))
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -116,6 +117,7 @@ def test_fma_rounds_at_most_twice(dtype: DType, isa: str) -> None:
     check(build(["fma"], 3, dtype), [np.abs(x), np.abs(y), z], isa, ulps=1)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", INTS, ids=str)
@@ -130,6 +132,7 @@ def test_integer_arithmetic_is_exact(dtype: DType, isa: str) -> None:
     check(build(["clip", "fma"], 3, dtype), [x, np.minimum(y, 5), np.maximum(y, 5)], isa)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("source", [*FLOATS, *INTS, DType.boolean], ids=str)

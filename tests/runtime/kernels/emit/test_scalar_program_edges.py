@@ -74,6 +74,7 @@ def test_the_least_integer_divided_by_minus_one_wraps(dtype: DType, isa: str) ->
         assert not rest.any()
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", INTS, ids=str)
 def test_integers_wrap(dtype: DType, isa: str) -> None:
@@ -82,6 +83,7 @@ def test_integers_wrap(dtype: DType, isa: str) -> None:
         assert total[0] == dtype.min and less[1] == dtype.max
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("target", INTS, ids=str)

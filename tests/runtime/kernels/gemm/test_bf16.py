@@ -43,6 +43,7 @@ def rounding_product(left: np.ndarray, right: np.ndarray, isa: str, **case: obje
     return product(left, right, isa, compute_dtype=BF16, **case)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(8))
@@ -86,6 +87,7 @@ def test_bf16_gemm_of_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     check(Case(**sizes, batch=batch, b="rows", dynamic=dynamic, compute_dtype=BF16), isa)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("k, n, b", [(64, 32, "packed"), (2001, 40, "columns"), (2001, 1, "rows")])

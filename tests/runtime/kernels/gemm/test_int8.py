@@ -58,6 +58,7 @@ each_kind = pytest.mark.parametrize("isa", KINDS)
 TYPES = [(a, b) for a in (U8, I8) for b in (U8, I8)]
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("number", range(8))
@@ -81,6 +82,7 @@ CHOICES = [
 ]  # fmt: skip
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("a, b, a_zero_point, b_zero_point", CHOICES)
@@ -140,6 +142,7 @@ def test_int8_gemm_of_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     check(dataclasses.replace(case, a_zero_point="each", b_zero_point="one"), isa)
 
 
+@pytest.mark.aarch64
 @each_kind
 @pytest.mark.parametrize("a, b", [(255, -128), (255, 127)])
 def test_int8_gemm_sums_do_not_saturate_and_wrap(isa: str, a: int, b: int) -> None:

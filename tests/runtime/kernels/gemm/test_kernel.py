@@ -71,6 +71,7 @@ def random_case(rng: random.Random, isa: str) -> Case:
 each_isa = pytest.mark.parametrize("isa", ISAS)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(12))
@@ -92,6 +93,7 @@ def test_gemm_of_every_size_around_the_register_tile(isa: str) -> None:
                 check(case, isa, at="start" if (m + n) % 2 else "end")
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("m, n", [(1, 70), (2, 33), (5, 16), (14, 64), (15, 7), (29, 65)])
@@ -233,6 +235,7 @@ def test_gemm_keeps_nan_and_infinity_in_their_rows_and_columns(isa: str) -> None
         np.testing.assert_array_equal(product(a, b, isa, **case), expected)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dtype", [DType.i32, DType.u32, DType.i64, DType.u64])

@@ -49,6 +49,7 @@ def test_blocks(isa: str, dtype: DType, dynamic: bool, out_of_range: str) -> Non
             assert same_bits(found.outs[0], data[:, index])
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [I64, DType.i32, DType.u8, DType.i8], ids=str)
 def test_wrong_indices(isa: str, dtype: DType) -> None:

@@ -20,6 +20,7 @@ def elements(*shape: int, dtype: DType = F32) -> np.ndarray:
     return (found > 0 if dtype is DType.boolean else found).astype(dtype.numpy)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -128,6 +129,7 @@ def test_what_is_put_joins_what_was_there(isa: str, dtype: DType, combine: str) 
     np.testing.assert_array_equal(out, want)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
@@ -145,6 +147,7 @@ def test_running_sums(isa: str, dtype: DType) -> None:
                 assert same_bits(found.outs[0], want)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)

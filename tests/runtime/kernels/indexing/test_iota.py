@@ -10,6 +10,7 @@ from irc_compiler.plan.specs.iota import IotaSpec
 from support.kernels.harness import ISAS, run, same_bits
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [DType.i64, DType.i32, DType.f32], ids=str)
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -228,6 +228,7 @@ def test_clip_and_other_activations(isa: str) -> None:
     check(Case("lstm", "forward", 3, 3, 9, activations=given, parameters=(0.3, 0.7, 0.4)), isa)
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 def test_small_integers_are_exact(isa: str) -> None:
     case = Case("rnn", "bidirectional", 5, 3, 17, activations=("relu",), whole=True)

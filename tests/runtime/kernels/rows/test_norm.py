@@ -134,6 +134,7 @@ def test_strides_expensive_prologue_and_doubles(isa: str, dynamic: bool) -> None
         np.testing.assert_allclose(found.T, normalised(np.exp(x.T)) * g[:, None], atol=1e-13)
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 def test_constant_rows_and_nan(isa: str) -> None:
     x = np.full((3, 70), 2.5, np.float32)

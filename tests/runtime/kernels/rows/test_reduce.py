@@ -91,6 +91,7 @@ def test_kinds(kind: str, dtype: DType, isa: str) -> None:
                 assert same_bits(found + 0, want + 0), (a, n, c, workers)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -132,6 +133,7 @@ def test_mean_of_squares_over_several_axes(isa: str, dynamic: bool) -> None:
             np.testing.assert_allclose(first, want, rtol=1e-6)
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", ["max", "min"])

@@ -59,6 +59,7 @@ def test_lengths(isa: str, log: bool, dtype: DType) -> None:
         np.testing.assert_allclose(first.astype(np.float64), want, rtol=rel, atol=absolute)
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("n", [5, 70, 700])
 @pytest.mark.parametrize("log", [False, True])

@@ -115,6 +115,7 @@ def test_against_evaluate(name: str, dynamic: bool, isa: str) -> None:
     check(case, isa, rng.choice([1, 2, 3]), rng.choice(["start", "end"]))
 
 
+@pytest.mark.aarch64
 @each_isa
 @pytest.mark.parametrize("name", ["max", "mean"])
 def test_nan_is_propagated(name: str, isa: str) -> None:

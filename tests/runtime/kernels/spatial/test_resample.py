@@ -60,6 +60,7 @@ def wanted(data: np.ndarray, count: int, scale: float | None, **how: object) -> 
     return op.evaluate(data, np.array(given), np.array([1]))[0]
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])

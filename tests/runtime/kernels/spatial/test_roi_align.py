@@ -81,6 +81,7 @@ def test_modes(isa: str, mode: str, places: str, ratio: int) -> None:
         assert same_bits(found[0].copy(), found[2].copy())
 
 
+@pytest.mark.aarch64
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 5), (2, 1, 9, 3), (1, 0, 4, 3), (1, 6, 5, 0)])
 def test_small_images(isa: str, shape: tuple[int, ...]) -> None:

@@ -126,6 +126,7 @@ def check(c: Case, isa: str, workers: int = 1, at: str = "end") -> None:
     assert same_bits(multiply(c, a, isa, workers, at), plain + np.float32(0.5))
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @each_type
