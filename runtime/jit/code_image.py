@@ -26,7 +26,7 @@ from ...ir.errors import Error, VerificationError
 FLAT: Final = 1
 OBJECT: Final = 2
 # Changes whenever the meaning of an image does: part of what names code in the cache.
-FORMAT: Final = "image 1"
+FORMAT: Final = "image 2"
 # Images begin at multiples of this many bytes of memory.
 ALIGN_BYTES: Final = 64
 WORD_BYTES: Final = 8

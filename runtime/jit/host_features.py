@@ -1,4 +1,4 @@
-"""This machine's instruction sets, as LLVM detects them.
+"""This machine's instruction sets, as LLVM (x86-64) or the kernel's hwcaps (aarch64) detect them.
 
 Features are detected; CPU names are never looked at (LLVM may name a CPU whose features the
 machine does not have). The environment variable IRC_ISA forces an instruction set, IRC_CPU masks
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import sys
 
 from ...ir.errors import UsageError
 from ...plan.processors import features_of_isa, mask_features, runnable_isas
@@ -17,6 +18,7 @@ from ...plan.target import ISAS, Isa
 from .amx_permission import amx_refused
 from .cpuid import known_features
 from .fork_guard import inside_llvm
+from .hwcaps import read_hwcap_features
 from .llvm_binding import ARCH_NAMES, load_binding
 
 
@@ -68,6 +70,8 @@ def _detect_features() -> frozenset[str]:
     """What this machine has."""
     if host_arch() == "x86_64":
         return known_features(_features_of_llvm)
+    if sys.platform.startswith("linux"):
+        return read_hwcap_features()
     return _features_of_llvm()
 
 

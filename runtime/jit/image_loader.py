@@ -1,8 +1,8 @@
 """Images into memory: one mapping for all that are loaded together, without LLVM.
 
-The mapping is written first and made executable then: no page is ever both. Names are resolved
-among the images and the few functions of libc that code generation calls on its own; whatever else
-an image wants is a fault of its kernel, and is named.
+The mapping is written first and made executable then, by the platform's means: no page is ever
+both. Names are resolved among the images and the few functions of libc that code generation calls
+on its own; whatever else an image wants is a fault of its kernel, and is named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
-import os
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,12 +17,13 @@ from typing import Any, Final, Protocol
 
 from ...ir.errors import Error
 from ...plan.target import Target
-from .code_image import ALIGN_BYTES, FLAT, OBJECT, CodeImage, missing_functions_error
+from ..machine.platforms.host_platform import host_platform
+from .code_image import FLAT, OBJECT, CodeImage, missing_functions_error
+from .elf_relocations import image_alignment
 from .llvm_linker import link_objects
 
 # What code generation may call on its own.
 _IMPORTS: Final = ("memcpy", "memmove", "memset")
-_FAILED: Final = ctypes.c_void_p(-1).value
 
 
 class _Part(Protocol):
@@ -88,7 +88,7 @@ def load_objects(
     parts: list[_Part] = []
     addresses: dict[str, int] = {}
     if flat:
-        mapping = _Mapping(flat, known)
+        mapping = _Mapping(flat, known, image_alignment(target.arch))
         parts.append(mapping)
         addresses = mapping.addresses
     wanted = sorted(set(symbols))
@@ -105,14 +105,17 @@ def load_objects(
 class _Mapping:
     """Flat images in memory, ready to be called."""
 
-    def __init__(self, images: Sequence[CodeImage], known: Mapping[str, int]) -> None:
+    def __init__(
+        self, images: Sequence[CodeImage], known: Mapping[str, int], alignment: int
+    ) -> None:
         offsets: list[int] = []
         size = 0
         for image in images:
             offsets.append(size)
-            size += -(-len(image.code) // ALIGN_BYTES) * ALIGN_BYTES
+            size += -(-len(image.code) // alignment) * alignment
+        self._platform = host_platform()
         self._size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._base = _allocate(self._size)
+        self._base = self._platform.allocate_code(self._size)
         self.addresses = {
             name: self._base + at + offset
             for at, image in zip(offsets, images, strict=True)
@@ -121,51 +124,24 @@ class _Mapping:
         try:
             given = {**self.addresses, **known}
             _check_names(images, given)
-            for at, image in zip(offsets, images, strict=True):
-                ctypes.memmove(self._base + at, image.code, len(image.code))
-                for name, offset in image.imports.items():
-                    ctypes.memmove(self._base + at + offset, struct.pack("<Q", given[name]), 8)
-            if _libc_calls().mprotect(self._base, self._size, mmap.PROT_READ | mmap.PROT_EXEC):
-                raise _memory_error("made executable")
+            with self._platform.writing_code():
+                for at, image in zip(offsets, images, strict=True):
+                    ctypes.memmove(self._base + at, image.code, len(image.code))
+                    for name, offset in image.imports.items():
+                        word = struct.pack("<Q", given[name])
+                        ctypes.memmove(self._base + at + offset, word, len(word))
+            self._platform.seal_code(self._base, self._size)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        _libc_calls().munmap(self._base, self._size)
+        self._platform.free_code(self._base, self._size)
 
 
 def _check_names(images: Sequence[CodeImage], given: Mapping[str, int]) -> None:
     if missing := {name for image in images for name in image.imports} - given.keys():
         raise missing_functions_error(missing, given)
-
-
-def _allocate(size: int) -> int:
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    base = _libc_calls().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-    if base is None or base == _FAILED:
-        raise _memory_error("had")
-    return base
-
-
-def _memory_error(what: str) -> Error:
-    return Error(
-        f"memory for generated code could not be {what}",
-        got=os.strerror(ctypes.get_errno()),
-        fix="allow this process to run code that it has generated (SELinux: execmem)",
-    )
-
-
-@functools.cache
-def _libc_calls() -> ctypes.CDLL:
-    """libc, its memory calls declared."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    word, flags = ctypes.c_size_t, ctypes.c_int
-    libc.mmap.argtypes = [ctypes.c_void_p, word, flags, flags, flags, ctypes.c_long]
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mprotect.argtypes = [ctypes.c_void_p, word, flags]
-    libc.munmap.argtypes = [ctypes.c_void_p, word]
-    return libc
 
 
 @functools.cache

@@ -1,0 +1,1 @@
+"""What differs by operating system: one module each for Linux, macOS and Windows."""
