@@ -85,6 +85,10 @@ provide_python() {
 # sys.executable of the emulated Python is this file, so that its child processes are emulated too
 # where the kernel does not know the emulator (binfmt_misc).
 write_interpreter() {
+  # The emulator takes "$root/system" for "/" where a path exists there; the rest is the machine's.
+  for folder in /*; do
+    [ -e "$root/system/${folder#/}" ] || ln -s "$folder" "$root/system/${folder#/}"
+  done
   ln -sfn "$checkout" "$root/site/irc_compiler"
   cat >"$root/python" <<END
 #!/bin/sh

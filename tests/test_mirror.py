@@ -220,6 +220,7 @@ TESTED_IN = {
     f"{KERNELS}/rows/row_sweeps.py": f"{KERNELS}/rows/test_softmax.py",
     f"{KERNELS}/spatial/*.py": f"{KERNELS}/spatial/test_resample.py",
     "runtime/llvmir/*.py": "runtime/llvmir/test_builder.py",
+    "runtime/machine/platforms/platform_interface.py": ("runtime/machine/platforms/test_linux.py"),
     "runtime/machine/detect.py": "runtime/jit/test_host_features.py",
     "runtime/machine/roofline.py": "benchmarks/test_bars.py",
     "runtime/vecmath/*.py": "runtime/vecmath/test_functions.py",

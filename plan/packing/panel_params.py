@@ -34,11 +34,13 @@ def panel_width(target: Target, bits: int) -> int:
 # Units that multiply cells of several values and add their products to one sum: values per cell
 # and the feature that has it, best first. Of bytes (u8 like i8), four make a cell for
 # VNNI; without it pairs are multiplied as 16-bit integers, whose products' sum never saturates.
+# On NEON, four by I8MM (u8 like i8) or by DotProd (both signed).
 _CELLS: Final[dict[tuple[DType, Isa], tuple[tuple[int, str], ...]]] = {
     (DType.bf16, "avx512"): ((2, "avx512bf16"),),
     (DType.i8, "avx512"): ((4, "avx512vnni"), (2, "avx512bw")),
     (DType.i8, "avx2"): ((4, "avxvnni"), (2, "avx2")),
     (DType.i8, "plain"): ((2, "sse2"),),
+    (DType.i8, "neon"): ((4, "i8mm"), (4, "dotprod")),
 }
 BYTES: Final = (DType.u8, DType.i8)
 # What products convert as they pack an operand.
@@ -64,6 +66,16 @@ def cell_depth(target: Target, factors: DType | None) -> int:
         return 1
     found = _CELLS.get((factors, target.isa), ())
     return next((depth for depth, feature in found if target.has(feature)), 1)
+
+
+def left_byte_type(target: Target) -> DType:
+    """The type of left factors that the unit of four bytes takes; the right ones are i8."""
+    return DType.i8 if target.isa == "neon" and not target.has("i8mm") else DType.u8
+
+
+def multiplies_pairs(target: Target) -> bool:
+    """Whether a unit multiplies pairs of 16-bit integers and adds them up in 32 bits."""
+    return target.arch == "x86_64"
 
 
 # Factors that tiles of AMX multiply: values per cell, and the feature that has them.

@@ -17,7 +17,7 @@ from ...ir.errors import VerificationError
 from ...ir.scalar.program import Program
 from ...ir.scalar.verify import verify_program
 from ..packing.layouts import PackedConv, PackedLayout
-from ..packing.panel_params import BYTES, cell_depth, conv_cells, panel_width
+from ..packing.panel_params import BYTES, conv_cells, multiplies_pairs, panel_width
 from ..ranges import CHANNELS, COUNT, MAX_CHANNELS, MAX_ELEMENTS, MAX_TAPS, OFFSET, STEP, Range
 from ..target import Target
 from .base import Operand, PackedOperand, Resolve, Size, Spec, count_instructions, resolver
@@ -214,7 +214,7 @@ class ConvSpec(Spec):
             raise spec_error("no such Winograd transform", where, got, "2 or 4, of f32")
         require_one_of(self.data.dtype, BYTES if integers else (DType.f32,), where)
         require_one_of(self.weights.dtype, (DType.i16 if integers else DType.f32,), where)
-        if integers and cell_depth(target, DType.i8) == 1:
+        if integers and not multiplies_pairs(target):
             raise spec_error("no unit multiplies pairs of 16 bits", where, target.isa, None)
 
     def _verify_panels(self, target: Target) -> None:

@@ -14,7 +14,7 @@ from ....ir.op import Array
 from ....ir.ops import Constant, Convolution
 from ....ir.ops.nn.pooling_window import Windows
 from ....plan.packing.layouts import WHOLE_SUM
-from ....plan.packing.panel_params import cell_depth
+from ....plan.packing.panel_params import cell_depth, multiplies_pairs
 from ....plan.target import Target
 from ...options import Options
 
@@ -116,7 +116,9 @@ def byte_tile(
     lanes, kr = target.lanes(32), cell_depth(target, DType.i8)
     channels = filters.shape[1]
     # Where tiles of AMX multiply bytes, 16 rows at a time, nothing is left to save.
-    if kr == 1 or target.has("amx-int8") or channels % (2 * lanes) or outputs % lanes:
+    if not multiplies_pairs(target) or target.has("amx-int8"):
+        return 0
+    if channels % (2 * lanes) or outputs % lanes:
         return 0
     cells = 9 * batch * height * width * channels // kr
     return 4 if _pays(target, cells, tiles, channels // 2, outputs) else 0

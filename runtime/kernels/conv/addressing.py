@@ -14,9 +14,9 @@ from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, BufferAssumptions
 from ...llvmir.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..emit.casts import from_memory, to_memory
-from ..emit.dot_units import left_shift, xor_0x80
+from ..emit.dot_units import find_unit, left_shift, xor_0x80
 from ..emit.gather_lanes import gather, scatter
-from ..emit.register_tile import KernelContext, find_unit
+from ..emit.register_tile import KernelContext
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
@@ -46,7 +46,7 @@ class ConvContext(KernelContext):
     def of(spec: ConvSpec, target: Target, module: Module, lanes: int) -> ConvContext:
         kr = spec.packed.kr
         factors = DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.compute_dtype
-        return ConvContext(spec, target, module, lanes, find_unit(factors, kr, lanes))
+        return ConvContext(spec, target, module, lanes, find_unit(target, factors, kr, lanes))
 
     @cached_property
     def shift(self) -> int:

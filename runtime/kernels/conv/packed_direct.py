@@ -111,8 +111,8 @@ class Copied(DirectLoops):
         if across != rows.across or not isinstance(across, int):
             return None, None
         g, tiles = self.g, known_axis(spec, 2, self.cut.most)
-        mixed = g.unit is not None and g.unit.mixed
-        neutral = not mixed or not (g.zeros or g.shift)
+        takes_bytes = g.unit is not None and g.unit.left
+        neutral = not takes_bytes or not (g.zeros or g.shift)
         fits = (
             spec.channels % rows.kr == 0
             and across <= self.cut.specialized

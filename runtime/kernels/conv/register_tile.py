@@ -21,7 +21,7 @@ from operator import or_
 
 from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import Function, StackVariable
-from ...llvmir.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
+from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, is_float, vec
 from ..emit.register_tile import unrolled_loop
 from ..gemm.bf16_rounding import flush_to_zero
 from .addressing import ConvContext, ConvEpilogue, TilePosition
@@ -133,7 +133,7 @@ class Micro:
         """What a tile's sums begin with: zero, or what takes the zero point out of bytes again,
         which the sums of weights behind a panel say."""
         g, (_, k, n) = self.g, self.g.spec.matrices
-        if not (g.unit and g.unit.mixed) or not (g.zeros or g.shift):
+        if not (g.unit and g.unit.left) or not (g.zeros or g.shift):
             return [0] * vectors
         zero = f.add(g.zero_number(f, f.params["frame"]), g.shift)
         less = f.splat(f.sub(integer(0, g.acc), zero), g.lanes)
@@ -351,5 +351,6 @@ class _Sum:
         """The values there, of which `left` values are the tile's: others could be infinite."""
         f = self.f
         if left == self.kr or not is_float(self.g.acc):
-            return f.load(self.cell, address)
+            in_vector = self.g.cell_in_vector_register
+            return f.load(F32 if in_vector else self.cell, address)
         return f.cast(f.load(self.element, address), self.cell, signed_=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import has_tiles
+from ....plan.packing.panel_params import BYTES, has_tiles, left_byte_type
 from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.values import I8, I16, LLVM_BF16, Value, vec
@@ -20,24 +20,38 @@ from ...llvmir.values import I8, I16, LLVM_BF16, Value, vec
 @dataclass(frozen=True)
 class DotUnit:
     """An instruction for cells. `factors`: the vector type of both of its factors; `adds`: it adds
-    to an accumulator itself; `mixed`: the left factor is u8, the right one i8."""
+    to an accumulator itself; `left`: the type of left bytes, where right ones are i8 and neither is
+    widened."""
 
     intrinsic: str
     factors: str
     adds: bool = True
-    mixed: bool = False
+    left: DType | None = None
 
 
 # By type of the factors (`tiles.multiplied`), values per cell, accumulators per register.
 UNITS: Final[dict[tuple[DType, int, int], DotUnit]] = {
     (DType.bf16, 2, 16): DotUnit("llvm.x86.avx512bf16.dpbf16ps.512", vec(LLVM_BF16, 32)),
-    (DType.i8, 4, 16): DotUnit("llvm.x86.avx512.vpdpbusd.512", vec(I8, 64), mixed=True),
-    (DType.i8, 4, 8): DotUnit("llvm.x86.avx512.vpdpbusd.256", vec(I8, 32), mixed=True),
+    (DType.i8, 4, 16): DotUnit("llvm.x86.avx512.vpdpbusd.512", vec(I8, 64), left=DType.u8),
+    (DType.i8, 4, 8): DotUnit("llvm.x86.avx512.vpdpbusd.256", vec(I8, 32), left=DType.u8),
     # Products of bytes as 16-bit integers, whose pairs add up in 32 bits: nothing saturates.
     (DType.i8, 2, 16): DotUnit("llvm.x86.avx512.pmaddw.d.512", vec(I16, 32), adds=False),
     (DType.i8, 2, 8): DotUnit("llvm.x86.avx2.pmadd.wd", vec(I16, 16), adds=False),
     (DType.i8, 2, 4): DotUnit("llvm.x86.sse2.pmadd.wd", vec(I16, 8), adds=False),
+    (DType.i8, 4, 4): DotUnit("llvm.aarch64.neon.usdot.v4i32.v16i8", vec(I8, 16), left=DType.u8),
 }
+# Of signed bytes, where I8MM is not there.
+_SIGNED: Final = DotUnit("llvm.aarch64.neon.sdot.v4i32.v16i8", vec(I8, 16), left=DType.i8)
+
+
+def find_unit(target: Target, factors: DType | None, kr: int, lanes: int) -> DotUnit | None:
+    """What multiplies cells of `kr` values of the type `factors`; None where a cell is a value."""
+    assert factors is not None or kr == 1
+    if factors is None or kr == 1:
+        return None
+    found = UNITS[factors, kr, lanes]
+    return found if found.left in (None, left_byte_type(target)) else _SIGNED
+
 
 # Instructions that multiply tiles of cells, by type of the factors. They take what the unit of the
 # same cells takes: u8 by i8, where bytes are.
@@ -55,12 +69,14 @@ SIGN_FLIP: Final = 0x80
 
 def left_shift(unit: DotUnit | None, dtype: DType) -> int:
     """What is added to left factors, and to their zero points, so that the unit takes them."""
-    return SIGN_FLIP if unit is not None and unit.mixed and dtype is DType.i8 else 0
+    if unit is None or unit.left is None or dtype not in BYTES or dtype is unit.left:
+        return 0
+    return SIGN_FLIP if unit.left is DType.u8 else -SIGN_FLIP
 
 
 def right_shift(unit: DotUnit | None, dtype: DType) -> int:
     """What is added to right factors, and to their zero points, so that the unit takes them."""
-    return -SIGN_FLIP if unit is not None and unit.mixed and dtype is DType.u8 else 0
+    return -SIGN_FLIP if unit is not None and unit.left and dtype is DType.u8 else 0
 
 
 def xor_0x80(f: Function, x: Value, shift: int) -> Value:

@@ -16,14 +16,8 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module, StackVariable
-from ...llvmir.values import ELEMENT, I16, I64, PTR, Value, bits_of, integer, is_float, vec
-from .dot_units import UNITS, DotUnit, widen_cells
-
-
-def find_unit(factors: DType | None, kr: int, lanes: int) -> DotUnit | None:
-    """What multiplies cells of `kr` values of the type `factors`; None where a cell is a value."""
-    assert factors is not None or kr == 1
-    return UNITS[factors, kr, lanes] if factors and kr > 1 else None
+from ...llvmir.values import ELEMENT, F32, I16, I64, PTR, Value, bits_of, integer, is_float, vec
+from .dot_units import DotUnit, widen_cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +93,8 @@ class KernelContext:
         """a * b + c; integers wrap. Of cells: the sum of their products, + c."""
         if self.unit:
             pair = [f.bitcast(x, self.unit.factors) for x in (a, b)]
+            if self.unit.left is DType.i8:
+                pair.reverse()  # LLVM multiplies by one element of the second factor only
             if self.unit.adds:
                 return f.call(self.unit.intrinsic, self.vector, c, *pair)
             return f.add(f.call(self.unit.intrinsic, self.vector, *pair), c)
@@ -114,9 +110,24 @@ class KernelContext:
         """One step of a register tile: the factor left(i), the same in all lanes, times each
         register of `right`, added to the sums of row i."""
         for i, row in enumerate(sums):
-            x = f.splat(left(i), self.lanes)
+            x = self._broadcast(f, left(i))
             for y, s in zip(right, row, strict=True):
                 s.set(self.multiply_add(f, x, y, s.get()))
+
+    @cached_property
+    def cell_in_vector_register(self) -> bool:
+        """Whether a cell of the left factor is loaded to a vector register (as an f32), because the
+        unit multiplies by one element of it; a general register would take a copy to all lanes."""
+        return self.target.isa == "neon" and self.unit is not None and self.unit.left is not None
+
+    def _broadcast(self, f: Function, x: Value) -> Value:
+        """A factor in all lanes."""
+        if x.type != F32 or not self.cell_in_vector_register:
+            return f.splat(x, self.lanes)
+        four = vec(F32, self.lanes)
+        first = f.bitcast(f.op(four, f"insertelement {four} poison, {x}, i32 0"), self.vector)
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return f.op(self.vector, f"shufflevector {first}, {self.vector} poison, {zeros}")
 
 
 def unrolled_loop(

@@ -16,7 +16,8 @@ from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import Value
 from ..emit.casts import cast, from_memory
-from ..emit.register_tile import KernelContext, find_unit
+from ..emit.dot_units import find_unit
+from ..emit.register_tile import KernelContext
 from . import bf16_rounding as rounding
 from .packing.dequant import Dequantizer
 from .schedule import DequantSchedule, GemmSchedule
@@ -57,7 +58,7 @@ class GemmContext(KernelContext):
 
     @staticmethod
     def of(spec: GemmSpec, target: Target, module: Module, schedule: GemmSchedule) -> GemmContext:
-        unit = find_unit(spec.cell_dtype(), schedule.kr, schedule.lanes)
+        unit = find_unit(target, spec.cell_dtype(), schedule.kr, schedule.lanes)
         return GemmContext(spec, target, module, schedule.lanes, unit, schedule)
 
     @property

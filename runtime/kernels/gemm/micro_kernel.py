@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...llvmir.builder import Function, StackVariable
-from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
+from ...llvmir.values import ELEMENT, F32, I1, I64, PTR, Value, bits_of, integer, vec
 from ..emit.register_tile import unrolled_loop
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
@@ -209,7 +209,7 @@ def accumulate_panels(
     t, p = g.schedule, f.params
     a, b = g.a_access(in_place=shape.in_place), g.b_access()
     a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
-    a_cell = ELEMENT[(a.cell or a.dtype).value]
+    a_cell = F32 if g.cell_in_vector_register else ELEMENT[(a.cell or a.dtype).value]
     across, panel = (g.size(f, p["frame"], x.across) for x in (a, b))
     a_step, b_step = (g.size(f, p["frame"], x.step) for x in (a, b))
     tails = None

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import cell_depth
+from ....plan.packing.panel_params import BYTES, cell_depth, left_byte_type
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from .block_sizes import ProductShape, is_narrow
 from .schedule import PackA
 
 # Types of A that units take as they lie, and how many neighbours they multiply at once.
-_NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
+_NEIGHBOURS: Final = {DType.u8: 4, DType.i8: 4, DType.bf16: 2}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ def _can_read_a_in_place(spec: GemmSpec, target: Target) -> bool:
     if spec.a_m_split or spec.a_k_split:
         return False
     depth = cell_depth(target, spec.cell_dtype())
-    if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth and spec.a_cast is None:
+    taken = spec.a.dtype not in BYTES or spec.a.dtype is left_byte_type(target)
+    if depth > 1 and taken and _NEIGHBOURS.get(spec.a.dtype) == depth and spec.a_cast is None:
         return isinstance(spec.k, int) and spec.k % depth == 0 and spec.a.strides[-1] == 1
     return needs_no_conversion(spec, spec.a.dtype, spec.a_cast)
 

@@ -13,17 +13,17 @@ from .platform_interface import Platform
 def host_platform() -> Platform:
     """The operating system that this process runs on. UsageError for one that irc does not know."""
     if sys.platform.startswith("linux"):
-        from .linux import Linux
+        from .linux import LinuxPlatform
 
-        return Linux()
+        return LinuxPlatform()
     if sys.platform == "darwin":
-        from .macos import MacOS
+        from .macos import MacPlatform
 
-        return MacOS()
+        return MacPlatform()
     if sys.platform == "win32":
-        from .windows import Windows
+        from .windows import WindowsPlatform
 
-        return Windows()
+        return WindowsPlatform()
     raise UsageError(
         "this operating system is not supported",
         got=sys.platform,

@@ -17,7 +17,7 @@ _FAILED: Final = ctypes.c_void_p(-1).value
 _WAIT_FUNCTIONS: Final = ("syscall", "sched_yield", "sched_getcpu", "clock_gettime")
 
 
-class Linux:
+class LinuxPlatform:
     """libc: the process's own, or another for tests. machine: as the kernel names the processor."""
 
     name: SystemName = "linux"

@@ -45,7 +45,7 @@ _FEATURES: Final = {
 }
 
 
-class MacOS:
+class MacPlatform:
     """system: libSystem, or another for tests."""
 
     name: SystemName = "macos"

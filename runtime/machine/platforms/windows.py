@@ -34,7 +34,7 @@ class _MemoryStatus(ctypes.Structure):
     ]
 
 
-class Windows:
+class WindowsPlatform:
     """kernel32, sync: kernel32.dll and api-ms-win-core-synch-l1-2-0.dll, or others for tests."""
 
     name: SystemName = "windows"

@@ -21,9 +21,11 @@ from irc_compiler.plan.packing.panel_params import (
     panel_width,
 )
 from irc_compiler.plan.plan import PlanConstant
+from irc_compiler.plan.processors import PROCESSORS
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
+from irc_compiler.runtime.jit.host_features import host_features
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
@@ -54,6 +56,8 @@ KINDS = [
         else [isa]
     )
 ]
+# On aarch64 the processors below this one: no unit, DotProd, I8MM.
+KINDS += [p for p in ("cortex-a72", "neoverse-n1") if PROCESSORS[p] < host_features()]
 each_kind = pytest.mark.parametrize("isa", KINDS)
 TYPES = [(a, b) for a in (U8, I8) for b in (U8, I8)]
 
@@ -272,6 +276,7 @@ def test_int8_pack_and_unpack(
 UNIT = {"avx512": "vpdpbusd", "avx2": "vpdpbusd", "plain": "pmaddwd"}
 
 
+@pytest.mark.skipif("neon" in ISAS, reason="not run: units of x86-64, on a machine without them")
 @each_kind
 def test_int8_gemm_uses_the_unit_exactly_where_there_is_one(isa: str) -> None:
     target = target_of(isa)
@@ -315,9 +320,18 @@ def test_int8_gemm_on_the_unit_of_avx2(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_int8_gemm_assembly_for_neon() -> None:
-    """No machine here runs it; LLVM generates it."""
-    target = generic_target("neon")
-    assert packed_layout(16, 20, U8, target) == PackedB(16, 1, column_sums=True)
+@pytest.mark.parametrize(
+    "processor, kr, unit",
+    [
+        ("cortex-a72", 1, r"\bmla\s"),
+        ("neoverse-n1", 4, r"\bsdot\s"),
+        ("neoverse-v1", 4, r"\bsudot\s"),
+    ],
+)
+def test_int8_gemm_assembly_for_neon(processor: str, kr: int, unit: str) -> None:
+    """Generated on any machine; it runs on aarch64 (test mark `aarch64`)."""
+    target = target_of(processor)
+    assert packed_layout(16, 20, U8, target) == PackedB(16, kr, column_sums=True)
     case = Case(8, 16, 20, b="rows", dtype=U8, b_dtype=I8, a_zero_point="each", b_zero_point="each")
-    assert "mla" in emit_assembly(generate(make(case, "plain")[0], target, "k").text, target)
+    kernel = generate(make(case, processor)[0], target, "k")
+    assert re.search(unit, emit_assembly(kernel.text, target))
