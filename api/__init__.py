@@ -62,8 +62,8 @@ def compile_model(
 ) -> CompiledModel:
     """Compile a model for this machine.
 
-    source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto or a Model. precision: "f32" (the
-    default), or "bf16" (matrix products and convolutions take bf16 operands). num_threads: None for
+    source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto, an openvino.Model or a Model.
+    precision: "f32" (the default), or "bf16" (matrix products and convolutions take bf16 operands). num_threads: None for
     the CPUs this process may use. shapes: fixed sizes by input name. max_memory: bytes for any
     tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's
     transform. denormals: "flush" takes floating-point numbers below the smallest normal one for
@@ -150,7 +150,8 @@ def read_model(
     outputs: Sequence[str] = (),
     progress: bool | None = None,
 ) -> Model:
-    """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
+    """Read a model: a path (.onnx, .xml), the bytes of either, an onnx.ModelProto or an
+    openvino.Model.
 
     weights: the .bin of an XML file that is not next to it. declared_shapes "ignore" accepts
     a model whose declared shapes or types contradict inference. max_memory: bytes for any file and

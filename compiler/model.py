@@ -113,7 +113,8 @@ def read_model(
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
 ) -> Model:
-    """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
+    """Read a model: a path (.onnx, .xml), the bytes of either, an onnx.ModelProto or an
+    openvino.Model.
 
     weights: the .bin of an XML file that is not next to it. declared_shapes "ignore" accepts
     a model whose declared shapes or types contradict inference. max_memory: bytes for any file and
@@ -155,6 +156,11 @@ def _read_graph(
     declared_shapes: Literal["check", "ignore"],
     max_memory: int | None,
 ) -> Graph:
+    from .frontends.openvino_objects import is_openvino_model, serialize_model
+
+    if is_openvino_model(source):
+        with serialize_model(source) as path:
+            return _read_graph(path, None, declared_shapes, max_memory)
     if _is_xml(source):
         from .frontends.xml.reader import read_xml
 

@@ -27,7 +27,7 @@ ARROWS = {
     "runtime": {"runtime", "plan", "ir"},
     "builder": {"builder", "compiler", "ir"},
     "api": {"api", "compiler", "runtime", "plan", "ir"},
-    "compat": {"compat", "api", "compiler", "ir"},
+    "compat": {"compat", "api", "builder", "compiler", "ir"},
     "serve": {"serve", "llm", "api", "runtime", "plan", "ir", ""},
     "llm": {"llm", "api", "builder", "compiler", "ir"},
     "quantization": {"quantization", "api", "compiler", "ir"},

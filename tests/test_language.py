@@ -96,14 +96,17 @@ NAMED_SO_BY = {
 }
 # Classes of one name in several files.
 SHARED_CLASS_NAMES = {
-    "CompiledModel": "OpenVINO's class, in compat/openvino.py",
+    "CompiledModel": "OpenVINO's class, in compat/openvino/",
+    "ExecutionMode": "onnxruntime's and OpenVINO's enumerations, in compat/",
     "Fail": "onnxruntime's exception, in compat/onnxruntime/errors.py",
     "ModelConfig": "Hugging Face's sizes of a model, in llm/; Triton's configuration, in serve/",
-    "InferRequest": "OpenVINO's class, in compat/openvino_requests.py",
-    "Model": "OpenVINO's class, in compat/openvino.py",
-    "Tensor": "OpenVINO's class, in compat/openvino_requests.py",
+    "InferRequest": "OpenVINO's class, in compat/openvino/",
+    "Model": "OpenVINO's class, in compat/openvino/",
+    "Node": "OpenVINO's class, in compat/openvino/",
+    "Tensor": "OpenVINO's class, in compat/openvino/",
+    "Type": "OpenVINO's class, in compat/openvino/",
     "Value": "an SSA value, as MLIR and LLVM both name it: of the graph, and of LLVM text",
-    "VariableState": "OpenVINO's class, in compat/openvino_requests.py",
+    "VariableState": "OpenVINO's class, in compat/openvino/",
 }
 # Constants that name neither a quantity nor a unit.
 VAGUE_CONSTANT = re.compile(

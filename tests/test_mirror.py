@@ -53,7 +53,7 @@ TESTED_IN = {
     "compat/nearest.py": "compat/test_onnxruntime_settings.py",
     "compat/onnxruntime/settings.py": "compat/test_onnxruntime_settings.py",
     "compat/onnxruntime/*.py": "compat/test_onnxruntime_values.py",
-    "compat/openvino_*.py": "compat/test_openvino.py",
+    "compat/openvino/*.py": "compat/test_openvino_surface.py",
     "compiler/compressed_weights.py": "compiler/lowering/ops/test_weight_only_quant.py",
     "compiler/decompositions/quantized.py": "compiler/export/test_decompose.py",
     "compiler/export/expand_attention.py": "compiler/export/test_decompose.py",

@@ -1,110 +1,39 @@
-"""Tensors, infer requests and their queue, as in OpenVINO's Python API."""
+"""Infer requests of OpenVINO's Python API: synchronous and asynchronous runs, and their times."""
 
 from __future__ import annotations
 
-import threading
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from queue import SimpleQueue
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import timedelta
+from enum import Enum
 from typing import Any
 
-import numpy as np
-
-from ..api import CompiledModel as Net
-from ..api import infer_request as irc_request
-from ..ir.errors import UsageError, memory_errors
-from .nearest import NamesNearest
-from .openvino_inputs import check_tensor_type, convert_input
-from .openvino_ports import ConstOutput, Shape, Type, find_port
-
-
-def _zeros(shape: Sequence[int], dtype: Any) -> Any:
-    """An array of zeros. UsageError for sizes that no array has, MemoryLimitError for too many."""
-    with memory_errors():
-        try:
-            return np.zeros(tuple(shape), dtype)
-        except ValueError as error:
-            raise UsageError(
-                "a tensor of this shape can't be made",
-                got=f"{np.dtype(dtype).name}{list(shape)}: {error}",
-                expected="sizes from 0 on whose product an array may have",
-                fix="set a smaller shape, or pass an array",
-            ) from error
+from ...api import CompiledModel as Net
+from ...api import infer_request as irc_request
+from ...ir.errors import UsageError
+from ..nearest import NamesNearest
+from .input_values import check_tensor_type, convert_input
+from .ports import ConstOutput, find_port
+from .tensors import OVDict, Tensor
 
 
-class Tensor(NamesNearest):
-    """An array; of an array (copied unless `shared_memory`), or of a type and a shape."""
+class ProfilingInfo(NamesNearest):
+    """The time of one step of a run."""
 
-    def __init__(self, first: Any, shape: Any = None, shared_memory: bool = False) -> None:
-        if isinstance(first, Type):
-            self.data = _zeros(shape, first.to_dtype())
-        else:
-            self.data = np.asarray(first) if shared_memory else np.array(first)
+    class Status(Enum):
+        """Whether a step ran."""
 
-    @property
-    def shape(self) -> Shape:
-        """Its shape; setting another one makes another array."""
-        return Shape(self.data.shape)
+        NOT_RUN = 0
+        OPTIMIZED_OUT = 1
+        EXECUTED = 2
 
-    @shape.setter
-    def shape(self, shape: Sequence[int]) -> None:
-        if tuple(shape) != self.data.shape:
-            self.data = _zeros(shape, self.data.dtype)
-
-    def get_shape(self) -> Shape:
-        """Its shape."""
-        return self.shape
-
-    @property
-    def element_type(self) -> Type:
-        """Its element type."""
-        return Type(self.data.dtype)
-
-    def get_element_type(self) -> Type:
-        """Its element type."""
-        return self.element_type
-
-    def get_size(self) -> int:
-        """Elements."""
-        return self.data.size
-
-    def get_byte_size(self) -> int:
-        """Bytes."""
-        return self.data.nbytes
-
-    size = property(get_size)
-    byte_size = property(get_byte_size)
-
-
-class OVDict(Mapping[ConstOutput, Any]):
-    """Results by output, name or position."""
-
-    def __init__(self, ports: Sequence[ConstOutput], arrays: Sequence[Any]) -> None:
-        self._ports, self._arrays = ports, list(arrays)
-
-    def __getitem__(self, key: Any) -> Any:
-        try:
-            return self._arrays[find_port(self._ports, key).index]
-        except UsageError as error:
-            raise KeyError(key) from error
-
-    def __iter__(self) -> Iterator[ConstOutput]:
-        return iter(self._ports)
-
-    def __len__(self) -> int:
-        return len(self._ports)
-
-    def names(self) -> tuple[set[str], ...]:
-        """The names of each output."""
-        return tuple(p.get_names() for p in self._ports)
-
-    def to_dict(self) -> dict[ConstOutput, Any]:
-        """A plain dict."""
-        return dict(self.items())
-
-    def to_tuple(self) -> tuple[Any, ...]:
-        """The arrays in order."""
-        return tuple(self._arrays)
+    def __init__(self, name: str, kind: str, seconds: float, native: bool) -> None:
+        self.node_name, self.node_type = name, kind
+        self.exec_type = "native" if native else "numpy"
+        self.real_time = self.cpu_time = timedelta(seconds=seconds)
+        self.status = self.Status.EXECUTED
 
 
 class VariableState(NamesNearest):
@@ -135,15 +64,24 @@ class VariableState(NamesNearest):
 class InferRequest(NamesNearest):
     """One inference at a time, with tensors of its own."""
 
-    def __init__(self, net: Net, inputs: list[ConstOutput], outputs: list[ConstOutput]) -> None:
+    def __init__(
+        self,
+        net: Net,
+        inputs: Sequence[ConstOutput],
+        outputs: Sequence[ConstOutput],
+        compiled: Any = None,
+    ) -> None:
+        self._net, self._compiled = net, compiled
         self._request = net.create_infer_request()
         self.model_inputs, self.model_outputs = inputs, outputs
         self._in: list[Tensor | None] = [None] * len(inputs)
         self._out: list[Tensor | None] = [None] * len(outputs)
         self._given = [False] * len(outputs)
         self._callback: tuple[Callable[[Any], Any], Any] | None = None
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_process = 0
+        self._running: Future[None] | None = None
+        self._milliseconds = 0.0
         self.userdata: Any = None
         self.release: Callable[[], None] | None = None  # a queue's, after each asynchronous run
 
@@ -157,11 +95,15 @@ class InferRequest(NamesNearest):
             self._find_or_create_tensor(self._in, self.model_inputs, n).data
             for n in range(len(self._in))
         ]
+        start = time.perf_counter()
         made = self._request.infer(values, out=out if any(self._given) else None)
+        self._milliseconds = (time.perf_counter() - start) * 1000
         for n, array in enumerate(made):
             if not self._given[n]:
                 self._out[n] = Tensor(array, shared_memory=True)
         return self.results
+
+    __call__ = infer
 
     def query_state(self) -> list[VariableState]:
         """The model's variables, as this request holds them."""
@@ -196,7 +138,7 @@ class InferRequest(NamesNearest):
 
     @staticmethod
     def _find_or_create_tensor(
-        tensors: list[Tensor | None], ports: list[ConstOutput], at: int
+        tensors: list[Tensor | None], ports: Sequence[ConstOutput], at: int
     ) -> Tensor:
         found = tensors[at]
         if found is None:
@@ -212,20 +154,27 @@ class InferRequest(NamesNearest):
 
     def set_tensor(self, port: Any, tensor: Tensor) -> None:
         """Set an input or output by name or port."""
+        port = self._own_port(port)
         for ports, put in (
             (self.model_inputs, self.set_input_tensor),
             (self.model_outputs, self.set_output_tensor),
         ):
-            if port in ports or any(isinstance(port, str) and p.answers_to(port) for p in ports):
+            if port in ports or any(isinstance(port, str) and p.has_name(port) for p in ports):
                 put(find_port(ports, port).index, tensor)
                 return
         known = [p.any_name for p in (*self.model_inputs, *self.model_outputs) if p.names]
         raise UsageError("no such input or output", got=port, expected=", ".join(known))
 
+    def _own_port(self, port: Any) -> Any:
+        """The name of another model's port, as of the Model that was compiled; others as given."""
+        known = (*self.model_inputs, *self.model_outputs)
+        return port.any_name if isinstance(port, ConstOutput) and port not in known else port
+
     def get_tensor(self, port: Any) -> Tensor:
         """An input or output tensor by name or port."""
+        port = self._own_port(port)
         if port in self.model_inputs or any(
-            isinstance(port, str) and p.answers_to(port) for p in self.model_inputs
+            isinstance(port, str) and p.has_name(port) for p in self.model_inputs
         ):
             return self.get_input_tensor(find_port(self.model_inputs, port).index)
         return self.get_output_tensor(find_port(self.model_outputs, port).index)
@@ -249,6 +198,23 @@ class InferRequest(NamesNearest):
         """An output's tensor after a run."""
         return self._find_or_create_tensor(self._out, self.model_outputs, index)
 
+    def set_input_tensors(self, tensors: Mapping[Any, Tensor] | Sequence[Tensor]) -> None:
+        """Set several inputs."""
+        self.set_tensors(tensors if isinstance(tensors, Mapping) else dict(enumerate(tensors)))
+
+    def set_output_tensors(self, tensors: Mapping[Any, Tensor]) -> None:
+        """Set several outputs, by position, name or port."""
+        for key, tensor in tensors.items():
+            self.set_output_tensor(find_port(self.model_outputs, key).index, tensor)
+
+    def set_tensors(self, tensors: Mapping[Any, Tensor]) -> None:
+        """Set several inputs or outputs, by name or port; by position, inputs."""
+        for key, tensor in tensors.items():
+            if isinstance(key, int):
+                self.set_input_tensor(key, tensor)
+            else:
+                self.set_tensor(key, tensor)
+
     @property
     def input_tensors(self) -> list[Tensor]:
         """All input tensors."""
@@ -265,80 +231,61 @@ class InferRequest(NamesNearest):
         """Call `callback(userdata)` after each asynchronous run."""
         self._callback = (callback, userdata)
 
-    def start_async(self, inputs: Any = None, userdata: Any = None, **options: Any) -> None:
-        """Run in another thread; `wait` for it."""
+    def start_async(
+        self, inputs: Any = None, userdata: Any = None, share_inputs: bool = False
+    ) -> None:
+        """Run in the request's own thread; `wait` for it."""
         self.wait()
-        self.userdata, self._error = userdata, None
-        self._thread = threading.Thread(target=self._run_and_notify, args=(inputs,), daemon=True)
-        self._thread.start()
+        self.userdata = userdata
+        values = list(self._order_inputs(inputs))
+        for at, value in values:
+            self._in[at] = Tensor(value, shared_memory=share_inputs)
+        # The thread of a pool does not exist in a forked child.
+        if self._pool is None or self._pool_process != os.getpid():
+            self._pool, self._pool_process = ThreadPoolExecutor(1, "irc-infer-request"), os.getpid()
+        self._running = self._pool.submit(self._run_and_notify)
 
-    def _run_and_notify(self, inputs: Any) -> None:
+    def _run_and_notify(self) -> None:
         try:
-            self.infer(inputs)
+            self.infer()
             if self._callback is not None:
                 self._callback[0](self._callback[1])
-        except BaseException as error:  # raised again by wait()
-            self._error = error
         finally:
             if self.release is not None:
                 self.release()
 
     def wait(self) -> None:
         """Wait for the asynchronous run; raises what it raised."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        running, self._running = self._running, None
+        if running is not None and not running.cancelled():
+            running.result()
 
     def wait_for(self, timeout: int) -> bool:
         """Wait for at most that many milliseconds; whether it is done."""
-        if self._thread is not None:
-            self._thread.join(timeout / 1000)
-            if self._thread.is_alive():
-                return False
+        if self._running is not None and wait([self._running], timeout / 1000).not_done:
+            return False
         self.wait()
         return True
 
+    def cancel(self) -> None:
+        """Do not begin an asynchronous run that has not begun; one that has begun ends as usual."""
+        if self._running is not None and self._running.cancel() and self.release is not None:
+            self.release()
 
-class AsyncInferQueue(NamesNearest):
-    """Requests that take turns, one thread each; a callback gets `(request, userdata)`."""
+    @property
+    def latency(self) -> float:
+        """Milliseconds of the last run."""
+        return self._milliseconds
 
-    def __init__(self, compiled: Any, jobs: int = 0) -> None:
-        self._requests = [compiled.create_infer_request() for _ in range(jobs or 2)]
-        self._idle: SimpleQueue[InferRequest] = SimpleQueue()
-        for request in self._requests:
-            request.release = partial(self._idle.put, request)
-            self._idle.put(request)
-        self._callback: Callable[[InferRequest, Any], Any] | None = None
+    def get_profiling_info(self) -> list[ProfilingInfo]:
+        """The steps and their times, of one more run on the same inputs from the initial state."""
+        if not self._milliseconds:
+            raise UsageError("the request has not run", fix="call infer first")
+        times = self._net.profile([t.data for t in self.input_tensors])
+        return [ProfilingInfo(t.name, t.kind, t.seconds, t.native) for t in times]
 
-    def set_callback(self, callback: Callable[[InferRequest, Any], Any]) -> None:
-        """Called after each run, in its thread."""
-        self._callback = callback
+    profiling_info = property(get_profiling_info)
 
-    def start_async(self, inputs: Any = None, userdata: Any = None, **options: Any) -> None:
-        """Run in a free request, waiting for one."""
-        request = self._idle.get()
-        callback = self._callback
-        if callback is not None:
-            request.set_callback(partial(callback, request), userdata)
-        request.start_async(inputs, userdata)
-
-    def wait_all(self) -> None:
-        """Wait for all; raises what a run or a callback raised."""
-        for request in self._requests:
-            request.wait()
-
-    def is_ready(self) -> bool:
-        """Whether a request is free."""
-        return not self._idle.empty()
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def __iter__(self) -> Iterator[InferRequest]:
-        return iter(self._requests)
-
-    def __getitem__(self, index: int) -> InferRequest:
-        return self._requests[index]
+    def get_compiled_model(self) -> Any:
+        """The compiled model that made the request."""
+        return self._compiled

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ir.errors import UsageError
-from .nearest import NamesNearest
+from ...ir.errors import UsageError
+from ..nearest import NamesNearest
 
 
 class OVAny(NamesNearest):

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.dtype import DType
-from ..ir.errors import InputError
-from .openvino_ports import ConstOutput
+from ...ir.dtype import DType
+from ...ir.errors import InputError
+from .ports import ConstOutput
 
 
 class HasData(Protocol):
