@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from .api import extensions as extensions
     from .api.predictor import Predictor as Predictor
+    from .api.torch_models import from_torch as from_torch
     from .compat import onnx_backend as onnx_backend
     from .ir.errors import (
         ArtifactError,
@@ -101,6 +102,7 @@ __all__ = [
     "VerificationError",
     "compile_model",
     "extensions",
+    "from_torch",
     "onnx_backend",
     "ops",
     "quantize",
@@ -126,6 +128,7 @@ _HOMES = {
     "LLM": (".llm.llm",),
     "Predictor": (".api.predictor",),
     "QuantizedModel": (".quantization",),
+    "from_torch": (".api.torch_models",),
     "quantize": (".quantization",),
 }
 

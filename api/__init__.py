@@ -63,17 +63,18 @@ def compile_model(
     """Compile a model for this machine.
 
     source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto, an openvino.Model or a Model.
-    precision: "f32" (the default), or "bf16" (matrix products and convolutions take bf16 operands). num_threads: None for
-    the CPUs this process may use. shapes: fixed sizes by input name. max_memory: bytes for any
-    tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's
-    transform. denormals: "flush" takes floating-point numbers below the smallest normal one for
-    zeros, "keep" computes with them, "auto" (the default) flushes them unless the model holds such
-    a number as a constant (docs/numerics.md). performance: "latency" (the default) computes each
-    call with all threads, "throughput" with one: `pool` and `infer_async` then make as many calls
-    at the same time. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps
-    the precision, denormals and shapes that it was compiled with where none are given here.
-    extensions: as of read_model; of a .irc, the operations that it was made with. trust_code: run
-    the machine code that a .irc may hold: only for files from those whose programs you would run.
+    precision: "f32" (the default), or "bf16" (matrix products and convolutions take bf16 operands).
+    num_threads: None for the CPUs this process may use. shapes: fixed sizes by input name.
+    max_memory: bytes for any tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from
+    using Winograd's transform. denormals: "flush" takes floating-point numbers below the smallest
+    normal one for zeros, "keep" computes with them, "auto" (the default) flushes them unless the
+    model holds such a number as a constant (docs/numerics.md). performance: "latency" (the default)
+    computes each call with all threads, "throughput" with one: `pool` and `infer_async` then make
+    as many calls at the same time. verify: check the graph after every pass (default:
+    IRC_VERIFY=1). A .irc keeps the precision, denormals and shapes that it was compiled with where
+    none are given here. extensions: as of read_model; of a .irc, the operations that it was made
+    with. trust_code: run the machine code that a .irc may hold: only for files from those whose
+    programs you would run.
     progress: whether stderr, if it is a terminal, shows after one second what is done (default:
     yes, unless IRC_PROGRESS=0).
     Raises an irc.Error that says what is wrong, where, and what to do.

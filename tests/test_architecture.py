@@ -62,6 +62,7 @@ FENCES = {
     "tokenizers": ("llm/",),
     "jinja2": ("llm/",),
     "llguidance": ("llm/constraint.py",),
+    "torch": ("api/torch_backend.py", "api/torch_models.py"),
 }
 # Import circles that may stay, each by one of its modules and its size. Imports that type checkers
 # alone see (TYPE_CHECKING) count as well.
