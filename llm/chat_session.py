@@ -13,6 +13,7 @@ from .sampling import GenerationOptions, make_options
 if TYPE_CHECKING:
     from .chat_template import ChatTemplate
     from .decoder import Decoder
+    from .draft_model import DraftModel
     from .tokenizer import Tokenizer
 
 Messages: TypeAlias = "Sequence[Mapping[str, Any]]"
@@ -55,7 +56,9 @@ class ChatSession:
         template: ChatTemplate,
         system: str | None,
         name: str,
+        draft: DraftModel | None = None,
     ) -> None:
+        self._draft = draft
         self._settings, self._template, self._name = settings, template, name
         self._cache = decoder.start()
         self._known: list[int] = []
@@ -86,7 +89,7 @@ class ChatSession:
         asked = [*self.messages, _message("user", text)]
         check_messages(asked)
         tokens = encode_messages(self._settings.tokenizer, self._template, asked)
-        stream = StreamedText(self._cache, self._settings, tokens, how, self._known)
+        stream = StreamedText(self._cache, self._settings, tokens, how, self._known, self._draft)
         return self._follow(stream, asked)
 
     def _follow(self, stream: StreamedText, asked: list[dict[str, Any]]) -> Iterator[TextPiece]:

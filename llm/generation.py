@@ -12,6 +12,7 @@ import numpy as np
 from ..ir.errors import UsageError
 from .constraint import make_constraint
 from .decoder import TokenCache
+from .draft_model import DRAFT_TOKENS, DraftModel, count_shared_tokens
 from .prompt_lookup import guess_tokens
 from .result import FinishReason, Generation, GenerationStats, TextPiece
 from .sampling import GenerationOptions, Sampler, TokenLogprob
@@ -117,6 +118,8 @@ class Clock:
     decode: float = 0.0
     steps: int = 0
     cached: int = 0
+    guessed: int = 0
+    accepted: int = 0
     _mark: float = 0.0
 
     def begin(self) -> None:
@@ -143,6 +146,8 @@ class Clock:
             prefill_seconds=self.prefill,
             decode_seconds=self.decode,
             decode_steps=self.steps,
+            guessed_tokens=self.guessed,
+            accepted_tokens=self.accepted,
             cache_bytes=cache,
             model_bytes=settings.model_bytes,
         )
@@ -210,12 +215,20 @@ class StreamedText:
         prompt: Sequence[int],
         options: GenerationOptions,
         known: Sequence[int] = (),
+        draft: DraftModel | None = None,
     ) -> None:
-        """known: the tokens that the cache has read; those that the prompt shares are kept."""
+        """known: the tokens that the cache has read; those that the prompt shares are kept.
+        draft: guesses tokens, unless the options have a lookup."""
         settings.require_room(prompt)
         self._cache, self._settings, self._prompt = cache, settings, list(prompt)
         self._row = TextRow(settings, options, prompt)
-        self._clock, self._lookup = Clock(), options.lookup
+        self._clock, self._options, self._draft = Clock(), options, draft
+        if options.draft_tokens and draft is None:
+            raise UsageError(
+                "there is no draft model",
+                got=f"draft_tokens={options.draft_tokens}",
+                fix="compile the model with draft= (--draft)",
+            )
         self.tokens_read = list(known)
 
     @property
@@ -235,7 +248,7 @@ class StreamedText:
     def __iter__(self) -> Iterator[TextPiece]:
         clock, row = self._clock, self._row
         # The last token of the prompt is read in any case: its logits choose the first token.
-        shared = min(_shared_length(self.tokens_read, self._prompt), len(self._prompt) - 1)
+        shared = min(count_shared_tokens(self.tokens_read, self._prompt), len(self._prompt) - 1)
         self._cache.trim(shared)
         del self.tokens_read[shared:]
         clock.cached = shared
@@ -260,6 +273,8 @@ class StreamedText:
             if row.finish_reason is not None or row.tokens[-1] != guess:
                 break
             pieces.append(row.step(logits))
+        self._clock.guessed += len(guesses)
+        self._clock.accepted += len(pieces) - 1
         wrong = len(guesses) - (len(pieces) - 1)
         if wrong:
             cache.trim(cache.columns - wrong)
@@ -267,8 +282,14 @@ class StreamedText:
         return pieces
 
     def _guess(self) -> list[int]:
-        count = self._row.count_room(self._lookup) if self._lookup else 0
-        return guess_tokens([*self._prompt, *self._row.tokens], count) if count else []
+        lookup, draft_tokens = self._options.lookup, self._options.draft_tokens
+        if lookup:
+            count = self._row.count_room(lookup)
+            return guess_tokens([*self._prompt, *self._row.tokens], count) if count else []
+        if self._draft is None:
+            return []
+        count = self._row.count_room(DRAFT_TOKENS if draft_tokens is None else draft_tokens)
+        return self._draft.guess([*self._prompt, *self._row.tokens], count)
 
     def _read(self, tokens: Sequence[int], *, every: bool = False) -> Any:
         """Logits f32 [1, V] behind the last token, or [tokens, V] behind each."""
@@ -277,10 +298,3 @@ class StreamedText:
             return self._cache.read(np.array([tokens], np.int64), every=every)[0]
         finally:
             self.tokens_read += tokens[: self._cache.columns - before]
-
-
-def _shared_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """The number of equal leading tokens."""
-    return next(
-        (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )

@@ -13,6 +13,7 @@ from ..ir.errors import UsageError
 from .beam_search import search_beams
 from .chat_session import ChatSession, Messages, check_messages, encode_messages
 from .decoder import Decoder
+from .draft_model import DraftModel, check_draft
 from .generation import StreamedText, TextSettings, generate_rows, pad_left
 from .language_model import LanguageModel
 from .model_reader import read_language_model
@@ -33,7 +34,9 @@ class LLM:
     num_threads: None for the CPUs this process may use. max_memory: bytes for any file, tensor or
     arena. chunk: positions of a prompt that one run reads. context_length: the most tokens of
     prompt and text (default: what the model declares). weights: "stored" keeps compressed weights
-    as the file has them, "f32" decompresses them.
+    as the file has them, "f32" decompresses them. draft: a smaller model of the same tokens (an
+    LLM, a path or a LanguageModel) that guesses tokens of texts that are generated one at a time;
+    the text is the same as without.
 
     Calls are independent of one another; `session` gives a conversation that keeps its cache.
     Raises an irc.Error that says what is wrong with the file.
@@ -48,6 +51,7 @@ class LLM:
         chunk: int = 512,
         context_length: int | None = None,
         weights: str = "stored",
+        draft: LLM | str | os.PathLike[str] | LanguageModel | None = None,
     ) -> None:
         for name, value in (("chunk", chunk), ("context_length", context_length)):
             if value is not None and (type(value) is not int or not 1 <= value < 1 << 31):
@@ -72,6 +76,11 @@ class LLM:
             context_length or self.config.context_length,
             self.decoder.net.stats().constant_bytes,
         )
+        if draft is not None and not isinstance(draft, LLM):
+            draft = LLM(draft, num_threads=num_threads, max_memory=max_memory, chunk=chunk)
+        self.draft = draft
+        if draft is not None:
+            check_draft(self, draft)
 
     def generate(
         self,
@@ -118,12 +127,21 @@ class LLM:
             raise UsageError(
                 "a beam search cannot be streamed", got=options.num_beams, expected="num_beams=1"
             )
-        return StreamedText(self.decoder.start(), self.settings, tokens, options)
+        cache = self.decoder.start()
+        return StreamedText(cache, self.settings, tokens, options, draft=self._start_draft())
+
+    def _start_draft(self) -> DraftModel | None:
+        return None if self.draft is None else DraftModel(self.draft, self.config.vocabulary)
 
     def session(self, system: str | None = None) -> ChatSession:
         """A conversation that keeps its cache between turns. system: the system message."""
         return ChatSession(
-            self.decoder, self.settings, self._require_template(), system, self.config.name
+            self.decoder,
+            self.settings,
+            self._require_template(),
+            system,
+            self.config.name,
+            self._start_draft(),
         )
 
     def engine(
@@ -201,7 +219,10 @@ class LLM:
                 search_beams(self.decoder.start(), self.settings, prompt, options)
                 for prompt in prompts
             ]
-        if options.lookup:  # rows of a batch would accept different numbers of tokens
+        drafts = self.draft is not None and options.draft_tokens != 0
+        if (
+            options.lookup or options.draft_tokens or drafts
+        ):  # rows of a batch would accept different numbers of tokens
             streams = [self.start_stream(prompt, options) for prompt in prompts]
             return [stream.finish() for stream in streams]
         cache = self.decoder.start(len(prompts))

@@ -16,8 +16,9 @@ class GenerationStats:
 
     prompt_tokens: tokens of the prompts; cached_tokens: those of them that a session had read
     before. prefill_seconds: from the first token read to the first token generated; decode_seconds:
-    from there to the last. cache_bytes: keys and values at the end; model_bytes: weights as kernels
-    hold them.
+    from there to the last. guessed_tokens: tokens that prompt lookup or a draft model guessed;
+    accepted_tokens: those of them that are in the text. cache_bytes: keys and values at the end;
+    model_bytes: weights as kernels hold them.
     """
 
     prompt_tokens: int
@@ -28,6 +29,8 @@ class GenerationStats:
     decode_steps: int
     cache_bytes: int
     model_bytes: int
+    guessed_tokens: int = 0
+    accepted_tokens: int = 0
 
     @property
     def prefill_tokens_per_second(self) -> float:

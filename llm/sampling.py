@@ -55,6 +55,7 @@ class GenerationOptions:
     json_schema: str | Mapping[str, Any] | None = None
     grammar: str | None = None
     lookup: int = 0
+    draft_tokens: int | None = None
 
     def __post_init__(self) -> None:
         stops = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -65,6 +66,15 @@ class GenerationOptions:
         _require_integer("top_k", self.top_k, 0, 1 << 31)
         _require_integer("num_beams", self.num_beams, 1, 64)
         _require_integer("lookup", self.lookup, 0, 64)
+        if self.draft_tokens is not None:
+            _require_integer("draft_tokens", self.draft_tokens, 0, 64)
+            if self.draft_tokens and (self.lookup or self.num_beams > 1):
+                raise UsageError(
+                    "options exclude one another",
+                    got=f"draft_tokens={self.draft_tokens}, lookup={self.lookup}, "
+                    f"num_beams={self.num_beams}",
+                    expected="draft_tokens, lookup or num_beams",
+                )
         if self.seed is not None:
             _require_integer("seed", self.seed, 0, 1 << 63)
         if self.logprobs is not None:

@@ -31,6 +31,10 @@ class Tokenizer:
         self._check(ids)
         return self.library.decode(list(ids), skip_special_tokens=skip_special)
 
+    def tokens(self) -> dict[str, int]:
+        """Every token and its number."""
+        return self.library.get_vocab(with_added_tokens=True)
+
     def token_id(self, token: str) -> int | None:
         """The number of a token, None where the vocabulary lacks it."""
         return self.library.token_to_id(token)

@@ -57,6 +57,17 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
         metavar="TOKENS",
         help="tokens of a prompt that are read at a time (default: 512)",
     )
+    parser.add_argument(
+        "--draft",
+        metavar="MODEL",
+        help="a smaller model of the same tokens that guesses tokens; the text stays the same",
+    )
+    parser.add_argument(
+        "--draft-tokens",
+        type=count_of,
+        metavar="TOKENS",
+        help="tokens that it guesses at a time (default: 4)",
+    )
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +113,7 @@ def load_model(args: argparse.Namespace) -> LLM:
         max_memory=args.max_memory,
         context_length=args.context_length,
         chunk=args.chunk,
+        draft=args.draft,
     )
 
 
@@ -119,6 +131,7 @@ def options_of(args: argparse.Namespace) -> GenerationOptions:
         stop=args.stop,
         seed=args.seed,
         num_beams=getattr(args, "num_beams", 1),
+        draft_tokens=args.draft_tokens,
     )
 
 
@@ -152,11 +165,13 @@ def run(args: argparse.Namespace) -> int:
 def describe_stats(stats: GenerationStats) -> list[str]:
     """Lines for --stats."""
     read = stats.prompt_tokens - stats.cached_tokens
+    guesses = f"guesses  {stats.accepted_tokens} of {stats.guessed_tokens} tokens are in the text"
     return [
         f"prefill  {read} tokens  {stats.prefill_seconds:.3f} s  "
         f"{stats.prefill_tokens_per_second:.1f} tokens/s",
         f"decode   {stats.decode_steps} tokens  {stats.decode_seconds:.3f} s  "
         f"{stats.decode_tokens_per_second:.1f} tokens/s",
+        *([guesses] if stats.guessed_tokens else []),
         f"memory   weights {stats.model_bytes / 2**20:.1f} MiB, cache "
         f"{stats.cache_bytes / 2**20:.1f} MiB",
     ]
@@ -177,6 +192,8 @@ def as_json(result: Generation) -> dict[str, object]:
             "decode_seconds": stats.decode_seconds,
             "prefill_tokens_per_second": stats.prefill_tokens_per_second,
             "decode_tokens_per_second": stats.decode_tokens_per_second,
+            "guessed_tokens": stats.guessed_tokens,
+            "accepted_tokens": stats.accepted_tokens,
             "cache_bytes": stats.cache_bytes,
             "model_bytes": stats.model_bytes,
         },

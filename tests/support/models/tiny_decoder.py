@@ -30,6 +30,9 @@ class LetterTokenizer:
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         return "".join(LETTERS[i] for i in ids if i != EOS)
 
+    def tokens(self) -> dict[str, int]:
+        return {letter: number for number, letter in enumerate(LETTERS)} | {"</s>": EOS}
+
     def token_id(self, token: str) -> int | None:
         return EOS if token == "</s>" else None
 
