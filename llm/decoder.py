@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ir.errors import InputError, ModelFormatError
+from .cache_storage import KVCache, require_cache_reads, store_cache
 from .cut_logits import HIDDEN, POSITIONS, cut_logits
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Decoder:
 
     chunk: positions that one run reads at most; a longer prompt takes several runs. read_again:
     how to read the model once more; where it is given, the model is consumed, and its weights are
-    held once, as kernels read them.
+    held once, as kernels read them. kv_cache: the form of keys and values (cache_storage.py).
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Decoder:
         num_threads: int | None = None,
         max_memory: int | None = None,
         chunk: int = 512,
+        kv_cache: KVCache = "f32",
     ) -> None:
         from ..api import compile_model
         from ..api.compiled_model import compile_with_options
@@ -45,7 +47,8 @@ class Decoder:
         from ..compiler.options import Options
 
         self.chunk = chunk
-        cut = cut_logits(model)
+        self.kv_cache: KVCache = kv_cache
+        cut = store_cache(cut_logits(model), kv_cache)
         inputs = {p.name for p in cut.inputs}
         unknown = inputs - {*_INPUTS, POSITIONS}
         if unknown or not inputs >= {*_NEEDED}:
@@ -57,12 +60,14 @@ class Decoder:
         self.inputs = inputs
         if read_again is None:
             self.net = compile_model(cut, num_threads=num_threads, max_memory=max_memory)
+            require_cache_reads(self.net.plan, kv_cache)
             return
         model.graph.clear()
-        origin = Origin(lambda: cut_logits(read_again()), ())
+        origin = Origin(lambda: store_cache(cut_logits(read_again()), kv_cache), ())
         held = [CutModel(cut.graph, origin)]
         del cut
         self.net = compile_with_options(held.pop, Options(), num_threads, max_memory=max_memory)
+        require_cache_reads(self.net.plan, kv_cache)
 
     def start(self, rows: int = 1) -> TokenCache:
         """An empty cache of this many rows."""

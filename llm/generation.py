@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextSettings:
-    """What the loop takes from the model: tokenizer, end tokens, tokens that a row may have, and
-    bytes of weights."""
+    """What the loop takes from the model: tokenizer, end tokens, tokens that a row may have,
+    bytes of weights, and the form of the cache."""
 
     tokenizer: Tokenizer
     end_tokens: frozenset[int]
     context_length: int
     model_bytes: int
+    kv_cache: str = "f32"
 
     def require_room(self, prompt: Sequence[int]) -> None:
         """UsageError for a prompt that is empty, or leaves no position for a token."""
@@ -150,6 +151,7 @@ class Clock:
             accepted_tokens=self.accepted,
             cache_bytes=cache,
             model_bytes=settings.model_bytes,
+            kv_cache=settings.kv_cache,
         )
 
 

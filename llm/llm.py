@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..ir.errors import UsageError
 from .beam_search import search_beams
+from .cache_storage import KVCache, check_cache_form
 from .chat_session import ChatSession, Messages, check_messages, encode_messages
 from .decoder import Decoder
 from .draft_model import DraftModel, check_draft
@@ -33,10 +34,11 @@ class LLM:
     path: a `.gguf` file or a folder (llm/language_model.py lists the forms), or a LanguageModel.
     num_threads: None for the CPUs this process may use. max_memory: bytes for any file, tensor or
     arena. chunk: positions of a prompt that one run reads. context_length: the most tokens of
-    prompt and text (default: what the model declares). weights: "stored" keeps compressed weights
-    as the file has them, "f32" decompresses them. draft: a smaller model of the same tokens (an
-    LLM, a path or a LanguageModel) that guesses tokens of texts that are generated one at a time;
-    the text is the same as without.
+    prompt and text (default: what the model declares). kv_cache: "f32", or "f16" or "bf16" for keys
+    and values in half the memory, each rounded once. weights: "stored" keeps compressed weights as
+    the file has them, "f32" decompresses them. draft: a smaller model of the same tokens (an LLM, a
+    path or a LanguageModel) that guesses tokens of texts that are generated one at a time; the text
+    is the same as without.
 
     Calls are independent of one another; `session` gives a conversation that keeps its cache.
     Raises an irc.Error that says what is wrong with the file.
@@ -50,6 +52,7 @@ class LLM:
         max_memory: int | None = None,
         chunk: int = 512,
         context_length: int | None = None,
+        kv_cache: KVCache = "f32",
         weights: str = "stored",
         draft: LLM | str | os.PathLike[str] | LanguageModel | None = None,
     ) -> None:
@@ -60,6 +63,7 @@ class LLM:
         def read(path: str | os.PathLike[str]) -> LanguageModel:
             return read_language_model(path, weights=cast(Any, weights), max_memory=max_memory)
 
+        check_cache_form(kv_cache)
         source = path if isinstance(path, LanguageModel) else read(path)
         self.config, self.tokenizer = source.config, source.tokenizer
         self.chat_template, self.weight_forms = source.chat_template, source.weight_forms
@@ -69,15 +73,23 @@ class LLM:
             num_threads=num_threads,
             max_memory=max_memory,
             chunk=chunk,
+            kv_cache=kv_cache,
         )
         self.settings = TextSettings(
             self.tokenizer,
             frozenset(self.config.eos_token_ids),
             context_length or self.config.context_length,
             self.decoder.net.stats().constant_bytes,
+            kv_cache,
         )
         if draft is not None and not isinstance(draft, LLM):
-            draft = LLM(draft, num_threads=num_threads, max_memory=max_memory, chunk=chunk)
+            draft = LLM(
+                draft,
+                num_threads=num_threads,
+                max_memory=max_memory,
+                chunk=chunk,
+                kv_cache=kv_cache,
+            )
         self.draft = draft
         if draft is not None:
             check_draft(self, draft)

@@ -18,7 +18,7 @@ class GenerationStats:
     before. prefill_seconds: from the first token read to the first token generated; decode_seconds:
     from there to the last. guessed_tokens: tokens that prompt lookup or a draft model guessed;
     accepted_tokens: those of them that are in the text. cache_bytes: keys and values at the end;
-    model_bytes: weights as kernels hold them.
+    kv_cache: their form. model_bytes: weights as kernels hold them.
     """
 
     prompt_tokens: int
@@ -31,6 +31,7 @@ class GenerationStats:
     model_bytes: int
     guessed_tokens: int = 0
     accepted_tokens: int = 0
+    kv_cache: str = "f32"
 
     @property
     def prefill_tokens_per_second(self) -> float:

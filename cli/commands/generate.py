@@ -58,6 +58,12 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
         help="tokens of a prompt that are read at a time (default: 512)",
     )
     parser.add_argument(
+        "--kv-cache",
+        choices=("f32", "f16", "bf16"),
+        default="f32",
+        help="the form of keys and values (default: f32)",
+    )
+    parser.add_argument(
         "--draft",
         metavar="MODEL",
         help="a smaller model of the same tokens that guesses tokens; the text stays the same",
@@ -113,6 +119,7 @@ def load_model(args: argparse.Namespace) -> LLM:
         max_memory=args.max_memory,
         context_length=args.context_length,
         chunk=args.chunk,
+        kv_cache=args.kv_cache,
         draft=args.draft,
     )
 
@@ -173,7 +180,7 @@ def describe_stats(stats: GenerationStats) -> list[str]:
         f"{stats.decode_tokens_per_second:.1f} tokens/s",
         *([guesses] if stats.guessed_tokens else []),
         f"memory   weights {stats.model_bytes / 2**20:.1f} MiB, cache "
-        f"{stats.cache_bytes / 2**20:.1f} MiB",
+        f"{stats.cache_bytes / 2**20:.1f} MiB ({stats.kv_cache})",
     ]
 
 
@@ -195,6 +202,7 @@ def as_json(result: Generation) -> dict[str, object]:
             "guessed_tokens": stats.guessed_tokens,
             "accepted_tokens": stats.accepted_tokens,
             "cache_bytes": stats.cache_bytes,
+            "kv_cache": stats.kv_cache,
             "model_bytes": stats.model_bytes,
         },
     }

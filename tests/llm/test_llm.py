@@ -163,6 +163,11 @@ def test_a_model_without_a_template_continues_texts_only() -> None:
         bare.chat([{"role": "user", "content": "a"}])
 
 
+def test_an_unknown_form_of_the_cache_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown form of the cache"):
+        LLM(tiny_language_model(), kv_cache="u3")
+
+
 @pytest.mark.parametrize("options", [{"chunk": 0}, {"context_length": -1}, {"chunk": "512"}])
 def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="is out of range"):

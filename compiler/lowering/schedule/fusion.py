@@ -6,7 +6,7 @@
 - A softmax, normalisation or reduction takes elementwise producers that it alone reads into its
   prologue ("absorbed").
 - Conversions that only matrix products read, also reshaped or transposed, are made as these pack
-  their operands ("absorbed" too).
+  their operands ("absorbed" too). So are those of keys and values that only attention reads.
 
 Residual additions, casts and masks so never touch memory of their own. The graph is not changed:
 this is the plan's business, not the model's meaning.
@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....ir.dims import eq
+from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
 from ....ir.ops import Constant
 from ....ir.types import TensorType
@@ -27,6 +28,8 @@ from ..build.scalar_programs import node_program
 
 # What converts an operand as it packs it.
 PRODUCTS = frozenset({"MatMul", "Gemm"})
+# Types of keys and values that attention converts as it copies a block of them.
+ATTENTION_TYPES = frozenset({DType.f16, DType.bf16})
 # What may be between a conversion and the products that make it: nearly always a view.
 MOVES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Transpose"})
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
@@ -151,6 +154,11 @@ def _absorb_conversion(
         return
     made = graph.type(Value(node))
     if not isinstance(made, TensorType) or not made.dtype.is_float:
+        return
+    if all(graph.op(use.node).kind == "Attention" and use.port in (1, 2) for use in uses):
+        here = all(native.get(u.node, False) and home[u.node] == home[node] for u in uses)
+        if here and source.dtype in ATTENTION_TYPES and made.dtype is DType.f32:
+            fusion.absorbed.add(node)
         return
     if len({use.port for use in uses}) > 1 or (uses[0].port == 1 and len(uses) > 1):
         return

@@ -142,6 +142,7 @@ class AttentionLoops:
             keys = f.smin(keys, self.count_visible_keys(last, integer(0)))
         with f.range(0, keys, BLOCK_KEYS, outer=True) as begin:
             length = f.smin(f.sub(keys, begin), BLOCK_KEYS)
+            self.prefetch_block(key, value, f.add(begin, BLOCK_KEYS), length)
             k, v = self.row(key, spec.key, begin), self.row(value, spec.value, begin)
             if self.pack_keys:
                 to = f.offset(scratch, layout.keys)
@@ -159,6 +160,16 @@ class AttentionLoops:
             sums, totals = (f.offset(state, b) for b in (layout.sums, layout.totals))
             address = self.row(out, spec.out, start)
             f.call_function(self.finish, self.frame, sums, totals, address, rows, none)
+
+    def prefetch_block(self, key: Value, value: Value, begin: Value, count: Value) -> None:
+        """Fetch rows of keys and values that the next block reads into the second cache."""
+        f, spec = self.f, self.spec
+        sides = ((key, spec.key, spec.head_size), (value, spec.value, spec.value_size))
+        with f.range(0, count, unroll=1) as row:
+            for address, operand, size in sides:
+                start = self.row(address, operand, f.add(begin, row))
+                for line in range(0, size * operand.dtype.bits // 8, 64):
+                    f.prefetch(f.offset(start, line), locality=2)
 
     def block(
         self,

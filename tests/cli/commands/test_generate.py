@@ -70,7 +70,7 @@ def test_options_are_those_of_the_api(
         (["--top-k", "-1"], "top_k is out of range"),
         (["--system", "x"], "a system message is part of a conversation"),
         (["--context-length", "3"], "the prompt is longer than the model's context"),
-        (["--kv-cache", "u8"], "unrecognized arguments: --kv-cache"),
+        (["--kv-cache", "u3"], "invalid choice: 'u3'"),
         (["--max-tokens", "0"], "is not an integer from 1 up"),
     ],
 )
