@@ -138,7 +138,7 @@ class GemmContext(KernelContext):
         if spec.packed and not t.pack_b:
             assert isinstance(spec.k, int)
             if isinstance(t, DequantSchedule):
-                e = Dequantizer(spec, self.lanes)
+                e = Dequantizer(spec, self.lanes, fused=self.target.fma)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.b_cell if self.unit else spec.b.dtype
             panel = self.packed_b().panel_size * spec.b.dtype.bits // stored.bits

@@ -26,7 +26,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
         loops.column(schedule.dot_rows)
     elif schedule.few is not None:
         few = GemmLoops(GemmContext.of(spec, target, module, schedule.few), entry)
-        with f.if_(f.icmp("sle", loops.m, schedule.few.mr)) as branch:
+        with f.if_(f.icmp("sle", loops.m, 2 * schedule.few.mr)) as branch:
             few.tiles()
             branch.else_()
             loops.tiles()

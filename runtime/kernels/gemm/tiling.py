@@ -100,7 +100,7 @@ def choose_dequant_schedule(
     short tile holds."""
     product = ProductShape.of(spec, target)
     if few:
-        panels, heights = 2, _ladder(min(4, tile_rows(target, 2 * product.vectors)))
+        panels, heights = 2, _ladder(min(4, tile_rows(target, product.vectors)))
     else:
         heights = _heights(spec.m, tile_rows(target, product.vectors))
         panels = _panels(spec, target, heights[0], product)

@@ -180,7 +180,9 @@ class GemmLoops(LoopState):
             n = f.mul(j, t.nr)
             address = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), ELEMENT[g.b_cell.value])
             if g.spec.compressed:
-                cells = f.offset(b, f.mul(j, Dequantizer(g.spec, g.lanes).panel))
+                cells = f.offset(
+                    b, f.mul(j, Dequantizer(g.spec, g.lanes, fused=g.target.fma).panel)
+                )
                 what = (cells, j, address, k0)
             else:
                 at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])

@@ -30,24 +30,29 @@ SPLIT: Final = {DType.f16: 2.0**13 + 1, DType.bf16: 2.0**16 + 1}
 
 @dataclass(frozen=True)
 class Scaling:
-    """What one vector of columns is expanded with in one group: scales, and what is subtracted,
-    by the bit at which a value is in its half of a cell."""
+    """What one vector of columns is expanded with in one group.
 
-    scale: Value
+    scale, centre: by the bit at which a value is in its half of a cell. With an empty `centre` the
+    integer there, which is the value times a power of two, is converted and multiplied by `scale`;
+    else `centre` is subtracted from the float 2^(23 - p) + q first.
+    """
+
+    scale: dict[int, Value]
     centre: dict[int, Value]
     # The scale times SPLIT, where weights are rounded to its type by arithmetic.
-    split: Value | None
+    split: Value | None = None
+    # What is added to the product, with one rounding for both.
     offset: Value | None = None
 
 
 class Dequantizer:
     """Writes expansions of a product's right operand, `lanes` columns at a time.
 
-    kr: values of a cell; group: rows of K that share their scales; row, panel: bytes of one row of
+    fused: whether the processor multiplies and adds with one rounding. kr: values of a cell; group: rows of K that share their scales; row, panel: bytes of one row of
     cells and of one panel.
     """
 
-    def __init__(self, spec: GemmSpec, lanes: int) -> None:
+    def __init__(self, spec: GemmSpec, lanes: int, *, fused: bool) -> None:
         assert spec.compressed is not None and spec.packed is not None
         assert isinstance(spec.k, int)
         self.spec, self.compressed, self.lanes = spec, spec.compressed, lanes
@@ -55,6 +60,27 @@ class Dequantizer:
         self.kr, self.group = CELL_BITS // self.dtype.bits, min(self.compressed.group, spec.k)
         self.row = self.nr * CELL_BITS // 8
         self.panel = PackedLayout.of(spec.packed, spec.k, self.nr).nbytes(self.dtype.bits)
+
+        c = self.compressed
+        self._bias = 1 << self.dtype.bits - 1 if self.dtype.is_signed else 0
+        self._zero_point = c.zero_point if isinstance(c.zero_point, int) else 0
+        # Whether something is subtracted from values as they are stored.
+        self._subtracts = isinstance(c.zero_point, Operand) or self._bias + self._zero_point != 0
+        self.converts = self._adds_zero_points(fused)
+
+    def _adds_zero_points(self, fused: bool) -> bool:
+        """Whether (q - zero) * scale has the bits of q * scale + (-zero * scale), which takes an
+        instruction less: the second product must be exact, and the sum be rounded once."""
+        c, zero = self.compressed, self._bias + self._zero_point
+        if c.offset is not None:
+            return not self._subtracts
+        if c.rounded and c.scale.dtype is not DType.f32:
+            return False
+        if not self._subtracts:
+            return True
+        narrow = c.scale.dtype is not DType.f32
+        power = isinstance(c.zero_point, int) and abs(zero).bit_count() == 1
+        return fused and (narrow or power)
 
     def load_scaling(
         self, f: Function, pointers: Sequence[Value], panel: Value, group: Value, column: Value
@@ -65,20 +91,21 @@ class Dequantizer:
         row = f.add(f.mul(panel, self.spec.groups()), group)
         at = f.add(f.mul(row, self.nr), column)
         scale = _load_floats(f, pointers[0], at, c.scale.dtype, self.lanes)
-        bias = 1 << self.dtype.bits - 1 if self.dtype.is_signed else 0
-        centre: dict[int, Value] = {}
-        for p in range(0, _HALF_CELL_BITS, self.dtype.bits):
-            least = 2.0 ** (23 - p) + bias
-            if isinstance(c.zero_point, Operand):
-                zero = _load_floats(f, pointers[1], at, c.zero_point.dtype, self.lanes)
-                centre[p] = f.fadd(zero, least)
-            else:
-                centre[p] = number(least + c.zero_point, vec(F32, self.lanes))
+        zero = number(float(self._bias + self._zero_point), vec(F32, self.lanes))
+        if isinstance(c.zero_point, Operand):
+            own = _load_floats(f, pointers[1], at, c.zero_point.dtype, self.lanes)
+            zero = f.fadd(own, float(self._bias))
+        offset = None
+        if c.offset is not None:
+            offset = _load_floats(f, pointers[-1], at, c.offset.dtype, self.lanes)
+        positions = range(0, _HALF_CELL_BITS, self.dtype.bits)
+        if self.converts:
+            if self._subtracts:
+                offset = f.fneg(f.fmul(scale, zero))
+            return Scaling({p: f.fmul(scale, 2.0**-p) for p in positions}, {}, offset=offset)
+        centre = {p: f.fadd(zero, 2.0 ** (23 - p)) for p in positions}
         split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal and c.rounded else None
-        if c.offset is None:
-            return Scaling(scale, centre, split)
-        offset = _load_floats(f, pointers[-1], at, c.offset.dtype, self.lanes)
-        return Scaling(scale, centre, split, offset)
+        return Scaling(dict.fromkeys(positions, scale), centre, split, offset)
 
     def halves(self, f: Function, cells: Value) -> tuple[Value, Value]:
         """The cells, and their upper halves where the lower ones were."""
@@ -88,22 +115,26 @@ class Dequantizer:
         """Value `j` along K of each lane's cell, in f32."""
         bits = self.dtype.bits
         half, shift = divmod(j * bits, _HALF_CELL_BITS)
-        bits_of_value = f.and_(halves[half], ((1 << bits) - 1) << shift)
-        # The exponent; and a sign that is flipped counts from 0.
+        word = f.and_(halves[half], ((1 << bits) - 1) << shift)
+        # A sign that is flipped counts from 0.
         sign = 1 << (shift + bits - 1) if self.dtype.is_signed else 0
-        word = f.xor(bits_of_value, (127 + 23 - shift) << 23 | sign)
-        q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[shift])
+        scale = s.scale[shift]
+        if self.converts:
+            q = f.cast(f.xor(word, sign), F32)
+        else:
+            word = f.xor(word, (127 + 23 - shift) << 23 | sign)
+            q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[shift])
         if s.offset is not None:
-            return f.fma(q, s.scale, s.offset)
-        if not self.compressed.rounded:
-            return f.fmul(q, s.scale)
+            return f.fma(q, scale, s.offset)
+        if self.converts or not self.compressed.rounded:
+            return f.fmul(q, scale)
         if s.split is None:
-            return self._round_to_scale_type(f, f.fmul(q, s.scale))
+            return self._round_to_scale_type(f, f.fmul(q, scale))
         # Veltkamp's splitting: c - (c - x) with c = x * (2^13 + 1) is x rounded to 11 bits (2^16: 8
         # of them), here to nearest even, as tests see for all x that there are; x itself is never
         # needed.
         c = f.fmul(q, s.split)
-        return f.fsub(c, f.fma(f.fneg(q), s.scale, c))
+        return f.fsub(c, f.fma(f.fneg(q), scale, c))
 
     def _round_to_scale_type(self, f: Function, x: Value) -> Value:
         """To the scales' type."""

@@ -28,7 +28,7 @@ def expand_function(g: GemmContext) -> Function:
     """expand(frame, cells, panel, to, k0, k): rows k0 .. k0 + k of one panel of B, which begins at
     `cells`, as factors of the accumulator's type. k0 is the first row of a cell.
     """
-    e, t = Dequantizer(g.spec, g.lanes), g.schedule
+    e, t = Dequantizer(g.spec, g.lanes, fused=g.target.fma), g.schedule
     ahead = g.schedule.fetch_distance
     f = g.module.function(
         g.module.unique("expand"),
@@ -79,7 +79,7 @@ def accumulate_cells(
     sums: list[list[StackVariable]],
 ) -> None:
     """Add the products of all of K to the sums of a tile: rows of vectors at `columns`."""
-    e, p = Dequantizer(g.spec, g.lanes), f.params
+    e, p = Dequantizer(g.spec, g.lanes, fused=g.target.fma), f.params
     ahead = g.schedule.fetch_distance
     a = g.a_access(in_place=shape.in_place)
     a_type = ELEMENT[a.dtype.value]
