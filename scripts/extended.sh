@@ -18,6 +18,12 @@ run_part() {
     forged-plans) "$python" -m fuzz.forged_plans "${SEED:-0}" "${MINUTES:-10}" ;;
     large-constants) "$python" scripts/large_constants.py ;;
     quantization)
+      nncf=${IRC_NNCF_PYTHON:-build/nncf/bin/python}
+      if [ ! -e "$nncf" ]; then
+        python3 -m venv build/nncf
+        "$nncf" -m pip install --quiet nncf onnx onnxruntime openvino
+      fi
+      IRC_NNCF_PYTHON=$nncf "$python" -m pytest -s -m '' tests/quantization/test_other_tools.py
       "$python" scripts/quantization_figures.py --peers "${PEERS:-$python}"
       "$python" scripts/quantization_packages.py "${IRC_PACKAGES:-build/packages}"
       ;;
