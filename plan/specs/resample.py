@@ -18,7 +18,13 @@ PADDING = ("constant", "edge", "reflect", "symmetric")
 PICKING = ("nearest", *PADDING)
 COMPUTING = ("linear", "cubic", "mean", "max")
 # How Interpolate's input coordinates follow from output positions, and how "nearest" rounds them.
-PLACES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners")
+COORDINATE_MODES = (
+    "half_pixel",
+    "pytorch_half_pixel",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    "align_corners",
+)
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 
 
@@ -27,9 +33,9 @@ class ResampleSpec(Spec):
     """out[o, i, m, e] from data[o, ., m, e], where i in 0..count and `.` runs over `axis` elements.
 
     nearest, linear, cubic: the elements around the coordinate of i, which is computed in f32 as
-    Interpolate says, by `places`, and for `scale` None with count / axis; nearest rounds it by
-    `rounding`, cubic's coefficient is `coefficient`; with count = axis it is element i. Positions
-    outside are the edge.
+    Interpolate says, by `coordinate_mode`, and for `scale` None with count / axis; nearest rounds
+    it by `rounding`, cubic's coefficient is `coefficient`; with count = axis it is element i.
+    Positions outside are the edge.
     constant, edge, reflect, symmetric: element i - begin; outside the axis the bits `fill`, or
     what Pad's mode says. mean, max: of the elements from floor(i * axis / count) to
     ceil((i + 1) * axis / count).
@@ -54,7 +60,7 @@ class ResampleSpec(Spec):
     data: Operand
     out: Operand
     acc: DType
-    places: str = "asymmetric"
+    coordinate_mode: str = "asymmetric"
     rounding: str = "floor"
     scale: float | None = None
     coefficient: float = -0.75
@@ -73,8 +79,10 @@ class ResampleSpec(Spec):
 
     def verify(self, target: Target) -> None:
         where = self.where
-        words = (self.rule, self.places, self.rounding)
-        for word, listed in zip(words, ((*PICKING, *COMPUTING), PLACES, ROUNDINGS), strict=True):
+        words = (self.rule, self.coordinate_mode, self.rounding)
+        for word, listed in zip(
+            words, ((*PICKING, *COMPUTING), COORDINATE_MODES, ROUNDINGS), strict=True
+        ):
             if word not in listed:
                 known = ", ".join(listed)
                 raise spec_error("an axis is resampled in no known way", where, word, known)

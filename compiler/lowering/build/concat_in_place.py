@@ -21,7 +21,7 @@ from ....ir.ops import Concat
 from ....ir.types import TensorType
 from ...rewrite.patch import has_one_use
 from ...strided_view import View, has_same_strides
-from ..ops.data_movement import places
+from ..ops.data_movement import parts_of_view
 from .range_maximum import RangeMaximum
 from .region_lowering import RegionLowering
 
@@ -44,7 +44,7 @@ def concat_buffer_of(
     if not placed or placed[0] is None:
         return None
     view = replace(placed[0], shape=lowering.shape(whole))
-    for have, want in zip(placed, places(lowering, node, values, view), strict=True):
+    for have, want in zip(placed, parts_of_view(lowering, node, values, view), strict=True):
         if have is None or have.shape != want.shape or not has_same_strides(have, want):
             return None
     return view

@@ -35,7 +35,7 @@ from ...strided_view import (
     row_major,
     runs_of_vectors,
 )
-from ..ops.data_movement import known_list, places
+from ..ops.data_movement import known_list, parts_of_view
 from ..schedule.fusion import conversion_of
 from ..schedule.symbols import symbols_in
 from .concat_in_place import NativeReaders, concat_buffer_of, concats_in_place, inputs_of, sharable
@@ -88,8 +88,9 @@ def propagate_buffers(
     readers: NativeReaders,
     shared: frozenset[int],
 ) -> None:
-    """Hand the places of these values on to what makes them, as far as views can say it. nodes: of
-    the region. shared: Concats whose inputs are written in place though others read them."""
+    """Propagate the output views of these values to their producers, as far as views can express
+    it. nodes: of the region. shared: Concats whose inputs are written in place though others read
+    them."""
     while pending:
         value = pending.pop()
         if not readers.is_native(value.node):
@@ -117,7 +118,7 @@ def input_buffers_for(
     op = graph.op(value.node)
     if isinstance(op, Concat):
         parts = inputs_of(lowering, value.node)
-        return list(zip(parts, places(lowering, value.node, parts, view), strict=True))
+        return list(zip(parts, parts_of_view(lowering, value.node, parts, view), strict=True))
     if isinstance(op, Split | VariadicSplit):
         whole = graph.input(value.node, 0)
         return [(whole, concat_buffer_of(lowering, value.node, [*graph.values(value.node)], whole))]
@@ -160,7 +161,7 @@ def can_write_transposed(lowering: RegionLowering, value: Value) -> bool:
 
 
 def blocks_of(lowering: RegionLowering, value: Value, view: View) -> BlockedAxes | None:
-    """A place for the result of a product that is reshaped to `view`: columns in blocks."""
+    """An output view for the result of a product that is reshaped to `view`: columns in blocks."""
     anchor = lowering.fusion.anchor_of.get(value.node, value.node)
     if not isinstance(lowering.graph.op(anchor), _PRODUCTS):
         return None

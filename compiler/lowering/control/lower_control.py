@@ -167,14 +167,14 @@ def _lower_loop(lowering: RegionLowering, node: int, op: Iterating) -> None:  # 
         if k in joined
     ]
     parts += [(body.input(body.results[op.results[k].result], 0), v) for k, v in kept.items()]
-    for value, place in parts:
+    for value, target in parts:
         if value.node in inner.schedule.roles:
-            inner.placed.setdefault(value, place)
+            inner.placed.setdefault(value, target)
     check = region.add_check(checks_inside(inner), name)
     _lower_body(inner)
-    for value, place in parts:
-        if (view := inner.view(value)) != place:
-            inner.copy(view, place, inner.name(value.node), inner.sources(value.node))
+    for value, target in parts:
+        if (view := inner.view(value)) != target:
+            inner.copy(view, target, inner.name(value.node), inner.sources(value.node))
     go = None if trips.again is None else _unsplit_buffer(inner, trips.again)
     go = _hand_over(inner, op, states, begin, go)
     again = region.control(ControlStep(LOOP_END, begin, condition=go, index=step.index, name=name))
@@ -199,11 +199,11 @@ def _state(lowering: RegionLowering, node: int, op: Iterating, port: BodyInput) 
     """Memory of a carried value: that of the output it ends in, if it has all of that."""
     fellows = [i for i, p in enumerate(op.ports) if p.mode == "carried" and p.back == port.back]
     for k, output in enumerate(op.results):
-        place = lowering.placed.get(Value(node, k))
+        target = lowering.placed.get(Value(node, k))
         first = op.ports[fellows[0]] is port
-        if output.mode == "last" and output.result == port.back and first and place is not None:
-            if is_contiguous(place):
-                return place
+        if output.mode == "last" and output.result == port.back and first and target is not None:
+            if is_contiguous(target):
+                return target
     value = lowering.graph.inputs(node)[port.port]
     assert value is not None
     return lowering.region.allocate(

@@ -166,7 +166,7 @@ def _levels(
 
 
 def _to_parameter(graph: Graph, name: str, nodes: Sequence[int]) -> int:
-    """One Parameter in the place of all ReadValues of a variable."""
+    """One Parameter instead of all ReadValues of a variable."""
     record = graph.node(nodes[0])
     type_ = record.types[0]
     if not isinstance(type_, TensorType):

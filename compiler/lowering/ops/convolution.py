@@ -1,5 +1,5 @@
 """Convolutions with the elementwise chain behind them: a ConvSpec, or a product of matrices where
-the window is a single place."""
+the window is a single pixel."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def paddings(windows: Windows, sizes: Sequence[Dim], out: Sequence[Dim]) -> tupl
 
 
 def channels_last(lowering: RegionLowering, dtype: DType, shape: Sequence[Dim], name: str) -> View:
-    """Fresh memory in which the channels of a place are neighbours."""
+    """Fresh memory in which the channels of a pixel are adjacent."""
     rank = len(shape)
     turned = lowering.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
     return permute(turned, [0, rank - 1, *range(1, rank - 1)])
@@ -104,7 +104,7 @@ def to_channels_last(lowering: RegionLowering, view: View, name: str) -> View:
 def copy_strided_rows(
     lowering: RegionLowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
 ) -> View:
-    """A copy of the places that windows of one place see: rows of a plain product."""
+    """A copy of the pixels that windows of one pixel read: rows of a plain product."""
     for i, stride in enumerate(strides):
         view = take(view, 2 + i, 0, shape[2 + i], stride)
     copy = channels_last(lowering, view.dtype, view.shape, name)
@@ -271,7 +271,7 @@ class ConvolutionJob:
         )
 
     def point(self, data: View, filters: Value, out: View) -> None:
-        """A window of one place: each place's channels times a matrix."""
+        """A window of one pixel: each pixel's channels times a matrix."""
         lowering, extras = self.lowering, self.extras
         n, k = lowering.shape(filters)[:2]
         assert isinstance(n, int) and isinstance(k, int)
@@ -296,19 +296,19 @@ class ConvolutionJob:
             weights, b_strides = lowering.constant(filters), (1, k)
         assert weights is not None
         ends = [v.strides[1] for v in walked]
-        places = [sizes.operand(v, (*r, c)) for v, r, c in zip(walked, rows, ends, strict=True)]
+        operands = [sizes.operand(v, (*r, c)) for v, r, c in zip(walked, rows, ends, strict=True)]
         spec = GemmSpec(
             batch=sizes.all(batch),
             m=sizes(m),
             n=n,
             k=k,
-            a=places[0],
+            a=operands[0],
             b=sizes.operand(weights, (*zeros, *b_strides)),
-            out=places[-1],
+            out=operands[-1],
             acc=self.acc,
             packed=packed,
             epilogue=self.epilogue,
-            epilogue_operands=tuple(places[1:-1]),
+            epilogue_operands=tuple(operands[1:-1]),
             compute_dtype=self.compute_dtype,
         )
         self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])

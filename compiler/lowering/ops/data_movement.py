@@ -54,7 +54,7 @@ def rank_of(graph: Graph, value: Value) -> int:
 
 
 def keep(lowering: RegionLowering, value: Value, view: View) -> None:
-    """Let `value` be this view; where its place is decided already, copy it there."""
+    """Let `value` be this view; where it has a view already, copy it there."""
     if value in lowering.placed and not has_same_strides(lowering.placed[value], view):
         out = lowering.result(value)
         lowering.copy(view, out, lowering.name(value.node), lowering.sources(value.node))
@@ -158,7 +158,9 @@ def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] |
     return [(a, normalize_start(first, shape[a], step), step) for a, first, step in cuts]
 
 
-def places(lowering: RegionLowering, node: int, values: Sequence[Value], view: View) -> list[View]:
+def parts_of_view(
+    lowering: RegionLowering, node: int, values: Sequence[Value], view: View
+) -> list[View]:
     """The parts of a view that the inputs of a Concat are, or the results of a Split along a known
     axis. Other sizes are the expressions of the values, which may differ from those of the whole:
     what looks at a value elsewhere takes two expressions for two shapes."""
@@ -176,7 +178,7 @@ def places(lowering: RegionLowering, node: int, values: Sequence[Value], view: V
 def lower_split(lowering: RegionLowering, node: int, op: Op) -> None:
     """Split and VariadicSplit along a known axis: each output is a part of the input."""
     values, whole = [*lowering.graph.values(node)], lowering.view(lowering.graph.input(node, 0))
-    for value, part in zip(values, places(lowering, node, values, whole), strict=True):
+    for value, part in zip(values, parts_of_view(lowering, node, values, whole), strict=True):
         keep(lowering, value, part)
 
 
@@ -186,7 +188,7 @@ def lower_concat(lowering: RegionLowering, node: int, op: Op) -> None:
         lowering.result(Value(node)),
         [v for v in lowering.graph.inputs(node) if v is not None],
     )
-    for value, part in zip(values, places(lowering, node, values, out), strict=True):
+    for value, part in zip(values, parts_of_view(lowering, node, values, out), strict=True):
         # A producer may have written here already (compiler/lowering/build/output_placement.py).
         if 0 not in part.shape and lowering.placed.get(value) != part:
             lowering.copy(lowering.view(value), part, lowering.name(node), lowering.sources(node))

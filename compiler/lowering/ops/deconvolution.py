@@ -1,12 +1,12 @@
 """Transposed convolutions (ConvolutionBackpropData) as plain ones.
 
-With stride s, output places o = s * q + r of one remainder r read the taps k = k0 + s * t alone:
-they are a convolution of stride 1 over the data, written to every s-th place. So a transposed
+With stride s, output positions o = s * q + r of one remainder r read the taps k = k0 + s * t alone:
+they are a convolution of stride 1 over the data, written to every s-th position. So a transposed
 convolution is a step per remainder (of each axis), with its share of the taps, turned around.
 
-Remainders of the last axis that read the same places are one step with s times the channels, where
-remainder and channel are one axis in memory: of a single channel, as decoders of sound have it,
-each of many steps would use one lane of a vector.
+Remainders of the last axis that read the same positions are one step with s times the channels,
+where remainder and channel are one axis in memory: of a single channel, as decoders of sound have
+it, each of many steps would use one lane of a vector.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def lower_deconvolution(lowering: RegionLowering, node: int, op: Transposed) -> 
 def _merge_phases(view: View, phases: Sequence[Phase], stride: int) -> View | None:
     """The view with the remainders of its last axis joined to its channels, remainders before
     channels; None where they are not one axis, or where remainders differ in what they read."""
-    places, channels = view.shape[-1], view.shape[1]
-    count = exact_quotient(places, stride)
+    positions, channels = view.shape[-1], view.shape[1]
+    count = exact_quotient(positions, stride)
     alike = all((len(p.taps), p.pad) == (len(phases[0].taps), phases[0].pad) for p in phases)
     if stride == 1 or not alike or count is None or not isinstance(channels, int):
         return None
@@ -167,7 +167,7 @@ def _merge_phases(view: View, phases: Sequence[Phase], stride: int) -> View | No
 
 
 def _every(view: View, chosen: Sequence[Phase], strides: Sequence[int]) -> View:
-    """The places of a view that belong to one remainder of every axis."""
+    """The positions of a view that belong to one remainder of every axis."""
     for i, (phase, stride) in enumerate(zip(chosen, strides, strict=True)):
         size: Dim = view.shape[2 + i]
         view = take(view, 2 + i, phase.rest, ceil_div(size - phase.rest, stride), stride)

@@ -14,7 +14,7 @@ Arranging = DepthToSpace | SpaceToDepth | ShuffleChannels
 
 
 def lower_arranging(lowering: RegionLowering, node: int, op: Arranging) -> None:
-    """Copy the elements of each output place from where they lie."""
+    """Copy the elements of each output pixel from the input."""
     split, order = split_axes(lowering, node, op)
     name, sources = lowering.name(node), lowering.sources(node)
     view, out = lowering.view(lowering.graph.input(node, 0)), lowering.result(Value(node))
@@ -53,6 +53,6 @@ def split_axes(lowering: RegionLowering, node: int, op: Arranging) -> tuple[list
         pairs = [a for i in range(count) for a in (2 + count + i, at + i)]
         return [data[0], *depth, *data[2:]], [0, 1 + count if first else 1, *pairs]
     inside = [a for i in range(count) for a in (out[2 + i], op.block_size)]
-    places, parts = [2 + 2 * i for i in range(count)], [3 + 2 * i for i in range(count)]
+    spatial, parts = [2 + 2 * i for i in range(count)], [3 + 2 * i for i in range(count)]
     depth_order = [*parts, 1] if first else [1, *parts]
-    return [data[0], data[1], *inside], [0, *depth_order, *places]
+    return [data[0], data[1], *inside], [0, *depth_order, *spatial]

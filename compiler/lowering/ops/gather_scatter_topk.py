@@ -76,12 +76,12 @@ def lower_batched_gather(lowering: RegionLowering, node: int, op: Gather7 | Gath
     at = normalize_axis(int(axis), data.rank)
     batch = normalize_axis(int(op.batch_dims), index.rank + 1)
     more = index.rank - batch - 1
-    places = [i if i < at else None if i == at else i + more for i in range(data.rank)]
+    axes = [i if i < at else None if i == at else i + more for i in range(data.rank)]
     out = lowering.result(Value(node))
     _step(
         lowering,
         node,
-        _broadcast_for_indices(data, out.shape, places),
+        _broadcast_for_indices(data, out.shape, axes),
         [
             _broadcast_along(
                 index, out.shape, [i if i < batch else at + i - batch for i in range(index.rank)]
@@ -144,14 +144,14 @@ def lower_scatter_slices(lowering: RegionLowering, node: int, op: Op) -> None:
     at = normalize_axis(int(axis), out.rank)
     more = index.rank - 1
     shape = (*out.shape[:at], *index.shape, *out.shape[at + 1 :])
-    places = [i if i < at else None if i == at else i + more for i in range(out.rank)]
+    axes = [i if i < at else None if i == at else i + more for i in range(out.rank)]
     spread = _broadcast_along(index, shape, [at + i for i in range(index.rank)])
     _step(
         lowering,
         node,
         broadcast_to(updates, shape),
         [spread],
-        _broadcast_for_indices(out, shape, places),
+        _broadcast_for_indices(out, shape, axes),
         put=True,
     )
 
@@ -221,19 +221,19 @@ def _all_but(view: View, axis: int) -> list[int | None]:
     return [None if i == axis else i for i in range(view.rank)]
 
 
-def _broadcast_along(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
-    """The view over `shape`: its axis i follows axis places[i], with stride 0 elsewhere."""
+def _broadcast_along(view: View, shape: Sequence[Dim], axes: Sequence[int | None]) -> View:
+    """The view over `shape`: its axis i follows axis axes[i], with stride 0 elsewhere."""
     strides: list[Dim] = [0] * len(shape)
-    for stride, place in zip(view.strides, places, strict=True):
-        if place is not None:
-            strides[place] = stride
+    for stride, axis in zip(view.strides, axes, strict=True):
+        if axis is not None:
+            strides[axis] = stride
     return View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
 
 
-def _broadcast_for_indices(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
+def _broadcast_for_indices(view: View, shape: Sequence[Dim], axes: Sequence[int | None]) -> View:
     """As `_broadcast_along`, with the axes that go nowhere at the end: indices pick from them."""
-    base = _broadcast_along(view, shape, places)
-    picked = [i for i, place in enumerate(places) if place is None]
+    base = _broadcast_along(view, shape, axes)
+    picked = [i for i, axis in enumerate(axes) if axis is None]
     sizes, strides = [view.shape[i] for i in picked], [view.strides[i] for i in picked]
     return View(
         view.buffer, view.dtype, (*base.shape, *sizes), (*base.strides, *strides), view.offset
@@ -243,14 +243,14 @@ def _broadcast_for_indices(view: View, shape: Sequence[Dim], places: Sequence[in
 def _points(view: View, index: View, shape: Sequence[Dim], batch: int) -> tuple[View, list[View]]:
     """What is picked from (put into) at points, and the index for each axis of a point."""
     depth, more = index_depth(index), index.rank - 1
-    places = [
+    axes = [
         i if i < batch else None if i < batch + depth else i - batch - depth + more
         for i in range(view.rank)
     ]
     one = [take(index, more, i, 1) for i in range(depth)]
-    places_of_index = [*range(more), None]
-    return _broadcast_for_indices(view, shape, places), [
-        _broadcast_along(i, shape, places_of_index) for i in one
+    axes_of_index = [*range(more), None]
+    return _broadcast_for_indices(view, shape, axes), [
+        _broadcast_along(i, shape, axes_of_index) for i in one
     ]
 
 

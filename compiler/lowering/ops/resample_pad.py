@@ -14,7 +14,7 @@ from ....ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Constant, Interpolate, 
 from ....ir.ops.nn.interpolate import Interpolate4
 from ....ir.ops.tensor.padding import cropped_elements
 from ....ir.types import normalize_axis
-from ....plan.specs.resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
+from ....plan.specs.resample import COORDINATE_MODES, PICKING, ROUNDINGS, ResampleSpec
 from ...strided_view import View, are_equal, coalesce, permute, take
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import RegionLowering, require_match
@@ -31,7 +31,7 @@ class Turn:
 
     axis: int
     rule: str
-    places: str = "asymmetric"
+    coordinate_mode: str = "asymmetric"
     rounding: str = "floor"
     scale: float | None = None
     coefficient: float = -0.75
@@ -67,9 +67,9 @@ def match_interpolate(graph: Graph, node: int, op: AnyInterpolate) -> list[Turn]
         op.antialias and mode[0] != "n"
     ):
         return f"no kernel resizes by mode {mode}{' with antialiasing' * op.antialias}"
-    places, rounding = op.coordinate_transformation_mode.lower(), op.nearest_mode.lower()
-    if places not in PLACES or rounding not in ROUNDINGS:
-        return f"no kernel resizes by {places} and {rounding}"
+    mode, rounding = op.coordinate_transformation_mode.lower(), op.nearest_mode.lower()
+    if mode not in COORDINATE_MODES or rounding not in ROUNDINGS:
+        return f"no kernel resizes by {mode} and {rounding}"
     if any((*op.pads_begin, *op.pads_end)):
         return "paddings before the axes are resized"
     dtype = graph.tensor(Value(node)).dtype
@@ -94,7 +94,7 @@ def match_interpolate(graph: Graph, node: int, op: AnyInterpolate) -> list[Turn]
             return "the rounding depends on a scale that is known at run time only"
         if scale is not None and not 0 < scale < float("inf"):
             return f"a scale of {scale}"
-        turns.append(Turn(at, rule, places, rounding, scale, op.cube_coeff))
+        turns.append(Turn(at, rule, mode, rounding, scale, op.cube_coeff))
     return turns
 
 
@@ -236,7 +236,7 @@ def _step(
         data=operands[0],
         out=operands[1],
         acc=acc,
-        places=turn.places,
+        coordinate_mode=turn.coordinate_mode,
         rounding=turn.rounding,
         scale=turn.scale,
         coefficient=turn.coefficient,

@@ -192,8 +192,8 @@ def conversion_of(graph: Graph, fusion: Fusion, value: Value) -> int | None:
 
 
 def is_size(graph: Graph, node: int) -> bool:
-    """Whether a node's value is sizes, which are written as they are known: no kernel with a place
-    for more, nor one whose inputs anything computes."""
+    """Whether a node's value is sizes, which are written as they are known: no kernel with
+    more elements, nor one with computed inputs."""
     return graph.known_value(Value(node)) is not None
 
 

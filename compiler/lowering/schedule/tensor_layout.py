@@ -22,7 +22,7 @@ _FOLLOWING = frozenset(
     "Identity Slice StridedSlice Split VariadicSplit Interpolate Pad AdaptiveMaxPool "
     "DepthToSpace SpaceToDepth ShuffleChannels GroupNormalization".split()
 )
-# Those that are as well turned for what reads them: vectors of channels, not of single places.
+# Those that are as well turned for what reads them: vectors of channels, not of single pixels.
 _RESAMPLING = frozenset({"Interpolate", "Pad"})
 # Fewer channels do not fill a vector; convolutions read those from planes.
 _MIN_NHWC_CHANNELS = 8
@@ -56,7 +56,7 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
 
 
 def _tokens_to_image(graph: Graph, node: int) -> bool:
-    """Whether [batch, places, channels], turned and reshaped to an image, lies so as it was."""
+    """Whether [batch, pixels, channels], turned and reshaped to an image, lies so as it was."""
     turned = graph.input(node, 0)
     if graph.op(turned.node).kind != "Transpose":
         return False

@@ -1,6 +1,6 @@
-"""Comparisons of places: what ranges and their differences say about a mask [..., rows, keys].
+"""Comparisons of indices: what ranges and their differences say about a mask [..., rows, keys].
 
-An integer that depends on its place as `offset + row * i + key * j` is known for every size,
+An integer that depends on its indices as `offset + row * i + key * j` is known for every size,
 and so is the diagonal at which a comparison of two such numbers changes.
 """
 
@@ -161,7 +161,7 @@ def _match_slice(graph: Graph, value: Value, depth: int) -> _AffineMask | None:
 
 
 def _place(graph: Graph, value: Value, depth: int) -> _AffineMask | None:
-    """An integer by its place."""
+    """An integer as a function of its indices."""
     op, shape = graph.op(value.node), shape_of(graph, value)
     single = _single(graph, value)
     if single is not None:

@@ -2,7 +2,7 @@
 
 What splits them is hoisted above the first product, what merges them sinks below the second, so
 that all between has the axes that are split furthest. An added reshape needs a target of constants,
-so that at most one size may be unknown besides those that keep their place; where the value came
+so that at most one size may be unknown besides those that keep their axis; where the value came
 from such a reshape anyway, what was reshaped is taken.
 """
 
@@ -200,7 +200,7 @@ def _rebuild(
 def _deliver(
     graph: Graph, patch: Patch, made: Value, node: int, lead: Shape
 ) -> Patch | MatchFailure:
-    """Let `made`, of axes `lead`, take the place of a product, or of the reshape that alone reads
+    """Let `made`, of axes `lead`, replace a product, or of the reshape that alone reads
     it and splits its axes alike."""
     shape, use = shape_of(graph, Value(node)) or (), graph.only_use(Value(node))
     full = (*lead, *shape[-2:])

@@ -39,7 +39,7 @@ def pick_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return None
     index_shape, axes = shape_of(graph, picks), known_axes(graph, where, len(shape))
     if index_shape is None or not axes or getattr(op, "batch_dims", 0):
-        return MatchFailure("the places are of unknown rank, or batched, or along an unknown axis")
+        return MatchFailure("the indices are of unknown rank, or batched, or along an unknown axis")
     axis, rank = axes[0], len(index_shape)
     group = normalize_axis(form.axis, len(shape)) if form.group else -1
     if group == axis:

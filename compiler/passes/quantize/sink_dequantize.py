@@ -71,7 +71,7 @@ def move_behind(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if factor is None or not factor > 0:
             return MatchFailure("the scale is not known to be positive")
         if any(v.port for v in outputs):
-            return MatchFailure("the places of the largest elements are read")
+            return MatchFailure("the indices of the largest elements are read")
         assert isinstance(op, MaxPool1 | MaxPool8)
         if not op.windows().hold_data:
             # What such a window gives, less than any number, is not a byte.

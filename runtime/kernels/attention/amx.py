@@ -3,12 +3,12 @@
 Tiles take what the vector unit's cells are: a panel of queries, and one of exponentials, is 16
 columns of cells to a register unchanged. Left factors are rows of cells: copies of keys are so
 already; values are turned around while they are copied, so that a row is what all keys of a block
-have in one place. 32 rows meet 32 queries.
+have at one index. 32 rows meet 32 queries.
 
 What fills up a step of 16 cells is zero on both sides: elements beyond a head's size, keys beyond
 the last one, and the exponentials of keys that a panel does not see. Rows that fill up a register
-(keys, places of a value) go to rows of scores and sums that are not read. Blocks of keys are whole
-steps, so the order of a row's sums depends on the Target alone.
+(keys, elements of a value) go to rows of scores and sums that are not read. Blocks of keys are
+whole steps, so the order of a row's sums depends on the Target alone.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class TileProducts(Products):
 
     def pack_values(self) -> Function:
         """pack_values(frame, source, to, width, count): `count` rows of values as a row of cells
-        per place, steps filled up with zeros; squares are turned around in registers."""
+        per element, steps filled up with zeros; squares are turned around in registers."""
         f = self.module.function(
             "pack_values",
             [("ptr noalias", "frame"), (PTR, "source"), ("ptr noalias", "to")]

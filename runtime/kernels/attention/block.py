@@ -214,7 +214,7 @@ class KeyBlock:
         return base
 
     def exponentiate(self, base: list[Value]) -> None:
-        """e ** (x - base) in the place of x, as the second product reads it; totals grow."""
+        """e ** (x - base) over x, as the second product reads it; totals grow."""
         f, p = self.f, self.p
         totals = f.offset(f.params["panel"], self.layout.totals)
         sums = self.variables(self.load(totals, 0))

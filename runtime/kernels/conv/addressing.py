@@ -38,7 +38,7 @@ def buffers_of(spec: ConvSpec) -> list[BufferAssumptions]:
 
 @dataclass(frozen=True, eq=False)
 class ConvContext(KernelContext):
-    """The spec (of three spatial axes), and the frame of a tile's first place and channel."""
+    """The spec (of three spatial axes), and the frame of a tile's first pixel and channel."""
 
     spec: ConvSpec
 
@@ -95,7 +95,7 @@ class ConvContext(KernelContext):
 
 @dataclass(frozen=True)
 class TilePosition:
-    """Place (row, column) of a tile, and a vector of its channels."""
+    """Position (row, column) in a tile, and a vector of its channels."""
 
     row: Value
     column: Value
@@ -104,7 +104,7 @@ class TilePosition:
 
 
 class ConvEpilogue:
-    """Loads extras, applies the program and stores, at places of the tile that the frame names."""
+    """Loads extras, applies the program and stores, at pixels of the tile that the frame names."""
 
     def __init__(self, g: ConvContext, f: Function, frame: Value) -> None:
         self.g, self.f = g, f
@@ -115,7 +115,7 @@ class ConvEpilogue:
         self._shared: dict[tuple[int, int], Value] = {}
 
     def share(self, channels: Sequence[tuple[int, TailMask | None]]) -> None:
-        """Load what all places of the tile read alike (a bias), once per vector of channels."""
+        """Load what all pixels of the tile read alike (a bias), once per vector of channels."""
         zero = integer(0)
         for i, (_, row, column) in enumerate(self.steps[:-1]):
             if row.known == 0 and column.known == 0:
@@ -171,7 +171,7 @@ def taps_inside(
 def places_inside(
     f: Function, out: Value, data: Value, pad: Value, reach: int, stride: int
 ) -> tuple[Value, Value]:
-    """[lo, hi) of the output places all of whose taps lie inside the data (maybe empty, lo = hi).
+    """[lo, hi) of the output positions all of whose taps lie inside the data (lo = hi: none).
 
     `reach` is how far the last tap lies beyond the first.
     """

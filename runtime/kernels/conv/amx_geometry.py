@@ -19,7 +19,7 @@ from ..emit.dot_units import tile_instruction
 
 # Fewer cells than these in a step waste more of the unit than unfolding takes.
 _MIN_STEP_CELLS: Final = 8
-# Places of a tile: two registers.
+# Pixels of a tile: two registers.
 MAX_TILE_PLACES: Final = 2 * AMX_ROWS
 _LINE_BYTES: Final = 64
 # Vectors moved for a pixel, above which the code would be long.

@@ -38,7 +38,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DirectSchedu
 
 @dataclass(frozen=True)
 class _OutputRow:
-    """The position of a unit: image, group, first place of its rows; its data and its taps."""
+    """The position of a unit: image, group, first pixel of its rows; its data and its taps."""
 
     batch: Value
     group: Value
@@ -176,7 +176,7 @@ class DirectLoops:
         self.loose_columns(channels, call)
 
     def loose_columns(self, channels: int, call: Callable[..., None]) -> None:
-        """A row whose length is read at run time: edges place by place, between them tiles."""
+        """A row whose length is read at run time: edges pixel by pixel, between them tiles."""
         f, w, out = self.f, self.spec.window, self.out[2]
         reach = (w.kernel[2] - 1) * w.dilations[2]
         lo, hi = places_inside(f, out, self.data[2], self.pads[2], reach, w.strides[2])
@@ -225,7 +225,7 @@ class DirectLoops:
         position: Sequence[Value],
         taps: Sequence[Value],
     ) -> None:
-        """Compute a tile whose first place and channel are at `position`."""
+        """Compute a tile whose first pixel and channel are at `position`."""
         f, g = self.f, self.g
         for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked_operands, strict=True)):
             at = integer(0)

@@ -39,7 +39,7 @@ def cut_axis(
         return ()
     tiles = max(1, -(-out // most))
     low, longer = divmod(out, tiles)
-    # Places from which on a tap meets the data, or does so no more.
+    # Positions from which on a tap meets the data, or does so no more.
     starts = {-(-(pad - k * dilation) // stride) for k in range(kernel)}
     ends = {-(-(data + pad - k * dilation) // stride) for k in range(kernel)}
     changes = {_tile_of(p, low, longer) for p in starts | ends if 0 <= p < out}

@@ -58,19 +58,21 @@ def _source_coordinate(
     x, out, size = (cast(f, v, DType.i64, DType.f32) for v in (i, count, axis))
     by = f.fdiv(out, size) if spec.scale is None else number(spec.scale, F32)
     single = f.icmp("sle", count, 1)
-    if spec.places == "asymmetric":
+    if spec.coordinate_mode == "asymmetric":
         return f.fdiv(x, by)
-    if spec.places == "align_corners":
+    if spec.coordinate_mode == "align_corners":
         one = number(1.0, F32)
         steps = f.select(single, one, f.fsub(out, one))
         return f.select(single, number(0.0, F32), f.fdiv(f.fmul(x, f.fsub(size, one)), steps))
     middle = f.fdiv(f.fadd(x, 0.5), by)
-    if spec.places == "tf_half_pixel_for_nn":
+    if spec.coordinate_mode == "tf_half_pixel_for_nn":
         # An axis that stays as long as it was stays as it is, as where that is known before.
         return f.select(f.icmp("eq", axis, count), x, middle) if spec.scale is None else middle
     found = f.fsub(middle, 0.5)
     return (
-        f.select(single, number(0.0, F32), found) if spec.places == "pytorch_half_pixel" else found
+        f.select(single, number(0.0, F32), found)
+        if spec.coordinate_mode == "pytorch_half_pixel"
+        else found
     )
 
 

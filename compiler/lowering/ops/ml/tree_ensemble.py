@@ -177,7 +177,7 @@ def _make_nodes(forest: Forest, levels: _Levels, comparison: str) -> tuple[Array
         splits = np.where(follows, np.nextafter(splits, splits.dtype.type(np.inf)), splits)
         then_first = upper
         words = words | (missing != upper).astype(np.int64) << 31
-    # Children are listed as (then, other); where `other` comes first, the two change places.
+    # Children are listed as (then, other); where `other` comes first, the two are swapped.
     swapped = np.repeat(~then_first, 2)
     pairs = position[len(forest.roots) :].reshape(-1, 2)
     first = pairs[:, 0].copy()

@@ -2,7 +2,7 @@
 
 A cell is one element and its neighbours along K: a factor of the accumulator's type, two
 bf16 in 32 bits, four bytes in 32 bits, or two bytes (as such in 16 bits, or widened to 16 each).
-Places beyond the end of K are zero: a product with them adds nothing, and neither does a sum.
+Indices beyond the end of K are zero: a product with them adds nothing, and neither does a sum.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def cells_along(g: GemmContext, f: Function, side: Side, vectors: Sequence[Value
 
 @dataclass(frozen=True)
 class KIndices:
-    """A cell's places along K. One that does not `exist` (None: all do) is the last one that does,
+    """A cell's indices along K. One that does not `exist` (None: all do) is the last one that does,
     and its value is zero."""
 
     at: Sequence[Value]
@@ -109,7 +109,7 @@ class KIndices:
 def each_cell(
     g: GemmContext, f: Function, depth: Value, write: Callable[[Value, KIndices], None], unroll: int
 ) -> None:
-    """write(cell, places) for every cell of `depth` values."""
+    """write(cell, indices) for every cell of `depth` values."""
     kr = g.schedule.kr
     whole = f.udiv(depth, kr)
     with f.range(0, whole, unroll=unroll) as cell:
@@ -133,7 +133,7 @@ def fetch_cells(
     step: Value,
     tail: TailMask | None,
 ) -> Value:
-    """A vector of cells whose lanes lie `step` apart, from the address of each place along K."""
+    """A vector of cells whose lanes lie `step` apart, from the address of each index along K."""
     xs = [fetch(f, side, g.schedule.lanes, address(k), step, tail) for k in indices.at]
     if indices.exist:
         xs = [f.select(e, x, f.as_value(0, x.type)) for e, x in zip(indices.exist, xs, strict=True)]

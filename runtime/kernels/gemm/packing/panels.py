@@ -83,7 +83,7 @@ def pack_a_function(g: GemmContext) -> Function:
                     f.prefetch(f.offset(pointer, line))
 
         if along.block is not None and along.keeps_whole(width) and not t.blocked:
-            # One run after the other: no place is divided.
+            # One run after the other: no index is divided.
             with f.range(0, p["k"], along.size, unroll=1) as start:
                 run = f.at(source, along.at(f, start), element)
                 with f.range(0, along.size, width, unroll=4) as k:
@@ -115,7 +115,7 @@ def in_blocks(spec: GemmSpec) -> bool:
 def _cells_of_row(
     g: GemmContext, f: Function, row: Value, along: Axis, k: Value, left: Value | None
 ) -> Value:
-    """A vector of cells of a row of A, from place k on (a multiple of the vector's width), of which
+    """A vector of cells of a row of A, from index k on (a multiple of the vector's width), of which
     `left` values exist (None: all)."""
     side, width = left_side(g), g.schedule.lanes * g.schedule.kr
     pointer = f.at(row, along.at(f, k), side.element)
@@ -212,7 +212,7 @@ def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
 
 
 def transpose_square(f: Function, rows: list[Value]) -> list[Value]:
-    """The columns of a square held in registers (rows a power of two): halves change places, then
+    """The columns of a square held in registers (rows a power of two): halves are swapped, then
     halves of the halves."""
     rows, lanes = list(rows), len(rows)
     distance = lanes // 2

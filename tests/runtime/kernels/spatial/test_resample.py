@@ -11,7 +11,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Interpolate
 from irc_compiler.ir.ops.tensor.padding import pad_array
 from irc_compiler.plan.specs.base import EMPTY_AXIS, Operand
-from irc_compiler.plan.specs.resample import PADDING, PLACES, ROUNDINGS, ResampleSpec
+from irc_compiler.plan.specs.resample import COORDINATE_MODES, PADDING, ROUNDINGS, ResampleSpec
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
 from support.kernels.harness import ISAS, Sizes, best_isa_in_slow_suite, run, same_bits
@@ -34,12 +34,12 @@ def resampled(
     found: list[np.ndarray] = []
     for workers in (1, 3):
         sizes = Sizes(dynamic)
-        places = [sizes(n) for n in (outer, axis, count, middle, inner)]
+        dims = [sizes(n) for n in (outer, axis, count, middle, inner)]
         step = sizes(middle * inner)
         strides = [(sizes(n * middle * inner), step, sizes(inner), 1) for n in (axis, count)]
         operands = [Operand(dtype, s) for s in strides]
         acc = F32 if dtype.bits == 16 else dtype
-        spec = ResampleSpec(rule, *places, *operands, acc, **how)  # type: ignore[arg-type]
+        spec = ResampleSpec(rule, *dims, *operands, acc, **how)  # type: ignore[arg-type]
         shape = (outer, count, middle, inner)
         made = run(spec, [data], [shape], isa=isa, dims=sizes.dims, workers=workers)
         assert made.status == 0
@@ -67,19 +67,19 @@ def wanted(data: np.ndarray, count: int, scale: float | None, **how: object) -> 
 def test_nearest_is_the_same_element(isa: str, dynamic: bool) -> None:
     data = noise(2, 7, 1, 19)
     turned = (*ROUNDINGS[2:], *ROUNDINGS[:2])
-    for places, rounding in (
-        *zip(PLACES, ROUNDINGS, strict=True),
-        *zip(PLACES, turned, strict=True),
+    for coordinate_mode, rounding in (
+        *zip(COORDINATE_MODES, ROUNDINGS, strict=True),
+        *zip(COORDINATE_MODES, turned, strict=True),
     ):
         scale, count = (2.0, 14) if rounding == "simple" or not dynamic else (None, 9)
-        how = {"places": places, "rounding": rounding, "scale": scale}
+        how = {"coordinate_mode": coordinate_mode, "rounding": rounding, "scale": scale}
         found = resampled(data, count, isa, "nearest", dynamic=dynamic, **how)
         same = wanted(
             data,
             count,
             scale,
             mode="nearest",
-            coordinate_transformation_mode=places,
+            coordinate_transformation_mode=coordinate_mode,
             nearest_mode=rounding,
         )
         assert same_bits(found, same), how
@@ -89,8 +89,8 @@ def test_nearest_is_the_same_element(isa: str, dynamic: bool) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("rule", ["linear", "cubic"])
 def test_weights(isa: str, rule: str) -> None:
-    for places, shape, count, scale in zip(
-        PLACES,
+    for coordinate_mode, shape, count, scale in zip(
+        COORDINATE_MODES,
         ((1, 5, 3, 70), (2, 4, 1, 8), (3, 6, 1, 3), (1, 9, 2, 1), (1, 1, 1, 33)),
         (11, 1, 12, 4, 3),
         (None, None, 2.0, 0.5, None),
@@ -98,22 +98,30 @@ def test_weights(isa: str, rule: str) -> None:
     ):
         data = noise(*shape)
         found = [
-            resampled(data, count, isa, rule, dynamic=d, places=places, scale=scale)
+            resampled(
+                data, count, isa, rule, dynamic=d, coordinate_mode=coordinate_mode, scale=scale
+            )
             for d in (False, True)
         ]
         assert same_bits(*found)
         mode = "linear_onnx" if rule == "linear" else rule
         exact = wanted(
-            data.astype(np.float64), count, scale, mode=mode, coordinate_transformation_mode=places
+            data.astype(np.float64),
+            count,
+            scale,
+            mode=mode,
+            coordinate_transformation_mode=coordinate_mode,
         )
         assert np.abs(found[0] - exact).max() <= 4e-6
 
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_weights_of_doubles_in_front_of_the_axis(isa: str) -> None:
-    """A place of -1/6 is 5/6 behind -1, which takes more bits than a place has."""
+    """A coordinate of -1/6 is 5/6 behind -1, which takes more bits than a coordinate has."""
     data = noise(1, 6, 2, 3).astype(np.float64)
-    found = resampled(data, 9, isa, "cubic", dtype=DType.f64, places="half_pixel", scale=1.5)
+    found = resampled(
+        data, 9, isa, "cubic", dtype=DType.f64, coordinate_mode="half_pixel", scale=1.5
+    )
     exact = wanted(data, 9, 1.5, mode="cubic", coordinate_transformation_mode="half_pixel")
     assert np.abs(found - exact).max() <= 1e-14
 
@@ -182,7 +190,7 @@ def test_rows_side_by_side_and_nothing_to_read(isa: str) -> None:
     "change",
     [
         {"rule": "nothing"},
-        {"places": "nowhere"},
+        {"coordinate_mode": "nowhere"},
         {"rounding": "simple", "rule": "nearest"},
         {"scale": 0.0},
         {"coefficient": float("nan")},
@@ -224,12 +232,12 @@ def test_padded_rows(isa: str, dynamic: bool, dtype: DType) -> None:
             found: list[np.ndarray] = []
             for workers in (1, 3):
                 sizes = Sizes(dynamic)
-                places = [sizes(n) for n in (outer, axis, count, middle, inner)]
+                dims = [sizes(n) for n in (outer, axis, count, middle, inner)]
                 operands = [
                     Operand(dtype, (sizes(middle * inner * n), 1, sizes(inner * n), sizes(n)))
                     for n in (axis, count)
                 ]
-                spec = ResampleSpec(rule, *places, *operands, dtype, begin=sizes(begin), fill=bits)
+                spec = ResampleSpec(rule, *dims, *operands, dtype, begin=sizes(begin), fill=bits)
                 made = run(
                     spec, [data], [(*shape[:3], count)], isa=isa, dims=sizes.dims, workers=workers
                 )
