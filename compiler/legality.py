@@ -65,7 +65,7 @@ WINDOWED_KINDS = frozenset(
 
 
 def is_windowed(graph: Graph, node: int) -> bool:
-    """Whether windows slide over what a node reads, so that its result lies channels-last."""
+    """Whether windows slide over what a node reads, so that its result is channels-last."""
     return graph.op(node).kind in WINDOWED_KINDS
 
 

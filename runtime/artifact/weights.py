@@ -49,7 +49,7 @@ _shared = weakref.WeakValueDictionary()
 
 @dataclass(frozen=True)
 class SectionSlice:
-    """Where an array lies: `offset` bytes into a section."""
+    """The slice of an array: `offset` bytes into a section."""
 
     section: int
     offset: int

@@ -60,7 +60,7 @@ class VariableStore:
         self._number = {v.after: n for n, v in enumerate(assigned) if v.after != v.slot}
         nothing = aligned_bytes(0)
         self._memory = [[nothing, nothing] for _ in plan.variables]
-        self._side = [0] * len(plan.variables)  # where the value lies, if it is in either
+        self._side = [0] * len(plan.variables)  # which buffer holds the value, if it is in either
 
     def type(self, number: int) -> TensorType:
         """What a variable may hold, in the order of axes that callers see."""

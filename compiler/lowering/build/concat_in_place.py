@@ -128,7 +128,7 @@ class _LivenessEstimate:
         self.peak = self.live.maximum()
 
     def owner(self, value: Value) -> Value:
-        """The value in whose memory a value lies."""
+        """The value in whose memory a value is stored."""
         chain: list[Value] = []
         while value in self.inside:
             chain.append(value)

@@ -1,4 +1,4 @@
-"""A loop's result computed where the carried value lies, which saves a copy per iteration."""
+"""A loop's result is computed into the carried value's buffer, which saves a copy per iteration."""
 
 from __future__ import annotations
 

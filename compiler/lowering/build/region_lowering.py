@@ -235,7 +235,7 @@ class RegionLowering:
         self.region.kernel(spec, sizes, views, work * cost, name, sources)
 
     def factor(self, value: Value) -> tuple[View, DType | None]:
-        """Where a product's operand lies, and the type that the product converts it to."""
+        """The view of a product's operand, and the type that the product converts it to."""
         view = self.view(value)
         return view, self.cast(view, value)
 

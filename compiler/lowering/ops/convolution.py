@@ -37,7 +37,7 @@ from .matmul import accumulator, rounded_factors
 Convolutions = Convolution | GroupConvolution | ConvInteger | GroupConvInteger
 Transposed = ConvolutionBackpropData | GroupConvolutionBackpropData
 
-# Data of so few channels is read where it lies: turning it would cost more than it saves.
+# Data of so few channels is read in its layout: a transposed copy would cost more than it saves.
 _MAX_PLANAR_CHANNELS = 8
 
 

@@ -1,4 +1,4 @@
-"""Normalisation over groups of channels, in the order in which the data lies.
+"""Normalisation over groups of channels, in the order of the data's layout.
 
 The kernel of norms takes rows of neighbours. Groups of channels are none where channels lie last,
 which is how convolutions write them, so statistics are reductions here: means, then roots of

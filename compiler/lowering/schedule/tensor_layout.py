@@ -17,7 +17,7 @@ from ....ir.types import TensorType
 from ...legality import WINDOWED_KINDS, is_elementwise
 from .fusion import same_shape
 
-# Operations whose result lies as their first input does.
+# Operations whose result has the layout of their first input.
 _FOLLOWING = frozenset(
     "Identity Slice StridedSlice Split VariadicSplit Interpolate Pad AdaptiveMaxPool "
     "DepthToSpace SpaceToDepth ShuffleChannels GroupNormalization".split()

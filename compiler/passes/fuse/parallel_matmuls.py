@@ -162,7 +162,7 @@ def _match_member(graph: Graph, node: int) -> _Member | MatchFailure | None:
     least = bounds(product_of_sizes([*shape, product.depth]))[0]
     if least is not None and least > _MAX_MERGED_FLOPS:
         return MatchFailure("a large product gains nothing from others next to it")
-    # As it lies besides another part.
+    # In its layout besides another part.
     strides = row_major((*shape[:-1], 2 * columns))
     if refused := _explain_copy(graph, Value(node), View(0, DType.f32, shape, strides)):
         return MatchFailure(refused)
@@ -170,8 +170,8 @@ def _match_member(graph: Graph, node: int) -> _Member | MatchFailure | None:
 
 
 def _explain_copy(graph: Graph, value: Value, view: View) -> str:
-    """Why a reader would copy a part that lies as `view`, or need it as a product of its own; ""
-    where all read it as it lies."""
+    """Why a reader would copy a part of layout `view`, or need it as a product of its own; ""
+    where all read it in that layout."""
     pending = [(value, view)]
     while pending:
         at, current = pending.pop()

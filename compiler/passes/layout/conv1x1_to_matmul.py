@@ -47,7 +47,7 @@ def _prefers_nhwc(graph: Graph, node: int) -> bool:
 
 
 def _turns_before(graph: Graph, value: Value) -> bool:
-    """Whether a value lies channels last, as far as elementwise operations hand that on."""
+    """Whether a value is channels-last, as far as elementwise operations propagate the layout."""
     pending = [(value, _MAX_MATCH_DEPTH)]
     while pending:
         at, depth = pending.pop()

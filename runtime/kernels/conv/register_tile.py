@@ -175,7 +175,7 @@ class Micro:
 
 @dataclass(frozen=True)
 class _Weights:
-    """Where a part of a panel lies, and what is fetched ahead while it is read."""
+    """The address of a part of a panel, and what is fetched ahead while it is read."""
 
     address: Value
     soon: Value

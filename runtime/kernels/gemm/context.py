@@ -28,7 +28,7 @@ from .zero_point_corrections import Corrections, find_corrections
 class TileShape:
     """A register tile: `panels` panels of `vectors` registers side by side. An `edge` tile may
     have fewer columns than it computes: it takes their number and masks what lies beyond. One
-    `in_place` reads A where it lies although other tiles read a copy."""
+    `in_place` reads A unpacked although other tiles read a copy."""
 
     rows: int
     vectors: int

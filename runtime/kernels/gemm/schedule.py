@@ -40,7 +40,7 @@ class TileSchedule:
     mc: int
     nc: int
     pack_a: PackA
-    in_place: bool  # ... but full tiles read A where it lies: the rest of M is copied (amx.py)
+    in_place: bool  # ... but full tiles read A unpacked: the rest of M is copied (amx.py)
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool  # panels of B are copied at run time, or expanded from compressed weights
     fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K

@@ -54,7 +54,7 @@ def _clamp(f: Function, at: Value, last: Value) -> Value:
 def _source_coordinate(
     f: Function, spec: ResampleSpec, i: Value, axis: Value, count: Value
 ) -> Value:
-    """Where on the input axis element i lies, f32."""
+    """The coordinate of element i on the input axis, f32."""
     x, out, size = (cast(f, v, DType.i64, DType.f32) for v in (i, count, axis))
     by = f.fdiv(out, size) if spec.scale is None else number(spec.scale, F32)
     single = f.icmp("sle", count, 1)

@@ -48,8 +48,9 @@ class Scaling:
 class Dequantizer:
     """Writes expansions of a product's right operand, `lanes` columns at a time.
 
-    fused: whether the processor multiplies and adds with one rounding. kr: values of a cell; group: rows of K that share their scales; row, panel: bytes of one row of
-    cells and of one panel.
+    fused: whether the processor multiplies and adds with one rounding. kr: values of a cell;
+    group: rows of K that share their scales; row, panel: bytes of one row of cells and of one
+    panel.
     """
 
     def __init__(self, spec: GemmSpec, lanes: int, *, fused: bool) -> None:

@@ -28,7 +28,7 @@ class Axis:
     size: Value = integer(1)
 
     def at(self, f: Function, i: Value) -> Value:
-        """Where element i lies."""
+        """The offset of element i."""
         if self.block is None:
             return f.mul(i, self.step)
         block = f.udiv(i, self.size)
