@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..compiler import model as models
 from ..compiler.model import Model, PortInfo, Source
-from ..compiler.options import CONV_ALGORITHMS, DENORMALS, PRECISIONS, Options, Shapes
+from ..compiler.options import (
+    ACTIVATIONS,
+    CONV_ALGORITHMS,
+    DENORMALS,
+    PRECISIONS,
+    Options,
+    Shapes,
+)
 from ..ir.errors import UsageError, memory_errors
 from ..ir.ops.random_seed import set_seed
 from .compiled_model import CompiledModel, compile_with_options
@@ -55,6 +62,7 @@ def compile_model(
     conv_algorithm: Literal["auto", "direct"] = "auto",
     denormals: Literal["auto", "flush", "keep"] | None = None,
     performance: Performance = "latency",
+    activations: Literal["f32", "int8"] | None = None,
     verify: bool | None = None,
     extensions: Sequence[Any] = (),
     trust_code: bool = False,
@@ -70,11 +78,12 @@ def compile_model(
     normal one for zeros, "keep" computes with them, "auto" (the default) flushes them unless the
     model holds such a number as a constant (docs/numerics.md). performance: "latency" (the default)
     computes each call with all threads, "throughput" with one: `pool` and `infer_async` then make
-    as many calls at the same time. verify: check the graph after every pass (default:
-    IRC_VERIFY=1). A .irc keeps the precision, denormals and shapes that it was compiled with where
-    none are given here. extensions: as of read_model; of a .irc, the operations that it was made
-    with. trust_code: run the machine code that a .irc may hold: only for files from those whose
-    programs you would run.
+    as many calls at the same time. activations: "int8" quantizes what is multiplied by compressed
+    weights while the model runs; "f32" (the default) does not. verify: check the graph after every
+    pass (default: IRC_VERIFY=1). A .irc keeps the precision, denormals, activations and shapes that
+    it was compiled with where none are given here. extensions: as of read_model; of a .irc, the
+    operations that it was made with. trust_code: run the machine code that a .irc may hold: only
+    for files from those whose programs you would run.
     progress: whether stderr, if it is a terminal, shows after one second what is done (default:
     yes, unless IRC_PROGRESS=0).
     Raises an irc.Error that says what is wrong, where, and what to do.
@@ -90,6 +99,8 @@ def compile_model(
         raise UsageError("unknown denormals", got=denormals, expected=" or ".join(DENORMALS))
     if performance not in (modes := get_args(Performance)):
         raise UsageError("unknown performance", got=performance, expected=" or ".join(modes))
+    if activations not in (None, *ACTIVATIONS):
+        raise UsageError("unknown activations", got=activations, expected=" or ".join(ACTIVATIONS))
     _require_count("num_threads", num_threads, MAX_THREADS)
     _require_count("max_memory", max_memory)
     with memory_errors(), show_progress(f"compiling {_name_of(source)}", progress):
@@ -107,6 +118,7 @@ def compile_model(
                 source,
                 precision=precision,
                 denormals=denormals,
+                activations=activations,
                 num_threads=num_threads,
                 max_memory=max_memory,
                 shapes=shapes,
@@ -129,6 +141,7 @@ def compile_model(
             verify=checked,
             conv_algorithm=conv_algorithm,
             denormals=denormals or "auto",
+            activations=activations or "f32",
         )
         return compile_with_options(
             model,

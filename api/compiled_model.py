@@ -287,6 +287,7 @@ class CompiledModel(HasMetadata):
         *,
         precision: str | None = None,
         denormals: str | None = None,
+        activations: str | None = None,
         num_threads: int | None = None,
         shapes: Shapes | None = None,
         max_memory: int | None = None,
@@ -309,6 +310,7 @@ class CompiledModel(HasMetadata):
             options, fixed = from_recipe(artifact.options)
         options = options if precision is None else replace(options, precision=precision)
         options = options if denormals is None else replace(options, denormals=denormals)
+        options = options if activations is None else replace(options, activations=activations)
         fixed = fixed if shapes is None else shapes
         model_source = ArtifactSource(
             artifact, CompileConfig(options, fixed, num_threads, max_memory, performance)

@@ -112,7 +112,18 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         help="floating-point numbers below the smallest normal one: taken for zeros, or kept "
         "(default: auto, which flushes them unless a constant is one; a .irc keeps its own)",
     )
+    add_activations(parser)
     add_shapes(parser)
+
+
+def add_activations(parser: argparse.ArgumentParser) -> None:
+    """Whether what compressed weights are multiplied by is quantized."""
+    parser.add_argument(
+        "--activations",
+        choices=("f32", "int8"),
+        help="what compressed weights are multiplied by; int8 is quantized at run time, per row "
+        "and group of inputs (default: f32, or what a .irc was compiled for)",
+    )
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
@@ -153,6 +164,7 @@ def compile_from_args(args: argparse.Namespace) -> CompiledModel:
         require_file(args.model),
         precision=args.precision,
         denormals=args.denormals,
+        activations=args.activations,
         num_threads=args.threads,
         shapes=parse_shapes(args.shape) or None,
         trust_code=args.trust_code,

@@ -12,6 +12,7 @@ FOLDING_LIMIT = 64 * 2**20
 PRECISIONS = ("f32", "bf16")
 CONV_ALGORITHMS = ("auto", "direct")
 DENORMALS = ("auto", "flush", "keep")
+ACTIVATIONS = ("f32", "int8")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Options:
     conv_algorithm: "auto" lets 3x3 convolutions use Winograd's transform, "direct" does not.
     denormals: "flush" takes floating-point numbers below the smallest normal one for zeros, "keep"
     computes with them, "auto" flushes unless the model holds such a number as a constant.
+    activations: "int8" quantizes, at run time, what is multiplied by compressed weights; "f32" does
+    not.
     """
 
     precision: str = "f32"
@@ -33,6 +36,7 @@ class Options:
     stop_after: int | None = None
     conv_algorithm: str = "auto"
     denormals: str = "auto"
+    activations: str = "f32"
 
 
 Shapes = Mapping[str, Sequence[int | str | None]]
@@ -65,6 +69,8 @@ def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
         raise invalid_data_error(options.conv_algorithm, " or ".join(CONV_ALGORITHMS))
     if options.denormals not in DENORMALS:
         raise invalid_data_error(options.denormals, " or ".join(DENORMALS))
+    if options.activations not in ACTIVATIONS:
+        raise invalid_data_error(options.activations, " or ".join(ACTIVATIONS))
     sizes = tuple[int | str | None, ...]
     shapes = cast("dict[str, Any]", given["shapes"])
     return options, {decode(str, name): list(decode(sizes, s)) for name, s in shapes.items()}

@@ -33,7 +33,9 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     if integers:
         lines.append(f"integers   {integers}")
     if compressed := _describe_compressed(plan):
-        lines.append(f"compressed {compressed}")
+        activations = describe_activations(plan)
+        by = "" if activations == "f32" else f", by {activations}"
+        lines.append(f"compressed {compressed}{by}")
     if plan.variables:
         named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
         lines.append(f"variables  {len(plan.variables)}: {named}")
@@ -74,6 +76,15 @@ def _describe_compressed(plan: Plan) -> str:
         size = constant.dtype.nbytes(math.prod(constant.shape))
         sizes.setdefault(constant.dtype, []).append(size)
     return ", ".join(f"{len(s)} {d} weights ({format_size(sum(s))})" for d, s in sizes.items())
+
+
+def describe_activations(plan: Plan) -> str:
+    """What compressed weights are multiplied by, and in how many products."""
+    found = [c for s in plan.kernel_steps() if (c := getattr(s.spec, "compressed", None))]
+    quantized = sum(c.dot_group > 0 for c in found)
+    if not quantized:
+        return "f32"
+    return f"int8 activations in {quantized} of {len(found)} products"
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:

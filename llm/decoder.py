@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ class Decoder:
         max_memory: int | None = None,
         chunk: int = 512,
         kv_cache: KVCache = "f32",
+        activations: str = "f32",
     ) -> None:
         from ..api import compile_model
         from ..api.compiled_model import compile_with_options
@@ -59,14 +60,20 @@ class Decoder:
             )
         self.inputs = inputs
         if read_again is None:
-            self.net = compile_model(cut, num_threads=num_threads, max_memory=max_memory)
+            self.net = compile_model(
+                cut,
+                num_threads=num_threads,
+                max_memory=max_memory,
+                activations=cast(Any, activations),
+            )
             require_cache_reads(self.net.plan, kv_cache)
             return
         model.graph.clear()
         origin = Origin(lambda: store_cache(cut_logits(read_again()), kv_cache), ())
         held = [CutModel(cut.graph, origin)]
         del cut
-        self.net = compile_with_options(held.pop, Options(), num_threads, max_memory=max_memory)
+        options = Options(activations=activations)
+        self.net = compile_with_options(held.pop, options, num_threads, max_memory=max_memory)
         require_cache_reads(self.net.plan, kv_cache)
 
     def start(self, rows: int = 1) -> TokenCache:

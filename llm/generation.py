@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextSettings:
-    """What the loop takes from the model: tokenizer, end tokens, tokens that a row may have,
-    bytes of weights, and the form of the cache."""
+    """What the loop takes from the model: tokenizer, end tokens, tokens that a row may have, bytes
+    of weights, the form of the cache, and what compressed weights are multiplied by."""
 
     tokenizer: Tokenizer
     end_tokens: frozenset[int]
     context_length: int
     model_bytes: int
     kv_cache: str = "f32"
+    activations: str = "f32"
 
     def require_room(self, prompt: Sequence[int]) -> None:
         """UsageError for a prompt that is empty, or leaves no position for a token."""
@@ -152,6 +153,7 @@ class Clock:
             cache_bytes=cache,
             model_bytes=settings.model_bytes,
             kv_cache=settings.kv_cache,
+            activations=settings.activations,
         )
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..compiler.options import ACTIVATIONS
+from ..compiler.report import describe_activations
 from ..ir.errors import UsageError
 from .beam_search import search_beams
 from .cache_storage import KVCache, check_cache_form
@@ -39,6 +41,8 @@ class LLM:
     the file has them, "f32" decompresses them. draft: a smaller model of the same tokens (an LLM, a
     path or a LanguageModel) that guesses tokens of texts that are generated one at a time; the text
     is the same as without.
+    activations: what compressed weights are multiplied by: "f32", or "int8", which is quantized per
+    token and group of channels.
 
     Calls are independent of one another; `session` gives a conversation that keeps its cache.
     Raises an irc.Error that says what is wrong with the file.
@@ -55,10 +59,16 @@ class LLM:
         kv_cache: KVCache = "f32",
         weights: str = "stored",
         draft: LLM | str | os.PathLike[str] | LanguageModel | None = None,
+        activations: str = "f32",
     ) -> None:
         for name, value in (("chunk", chunk), ("context_length", context_length)):
             if value is not None and (type(value) is not int or not 1 <= value < 1 << 31):
                 raise UsageError(f"{name} is out of range", got=value, expected="an integer from 1")
+
+        if activations not in ACTIVATIONS:
+            raise UsageError(
+                "unknown activations", got=activations, expected=" or ".join(ACTIVATIONS)
+            )
 
         def read(path: str | os.PathLike[str]) -> LanguageModel:
             return read_language_model(path, weights=cast(Any, weights), max_memory=max_memory)
@@ -74,6 +84,7 @@ class LLM:
             max_memory=max_memory,
             chunk=chunk,
             kv_cache=kv_cache,
+            activations=activations,
         )
         self.settings = TextSettings(
             self.tokenizer,
@@ -81,6 +92,7 @@ class LLM:
             context_length or self.config.context_length,
             self.decoder.net.stats().constant_bytes,
             kv_cache,
+            describe_activations(self.decoder.net.plan),
         )
         if draft is not None and not isinstance(draft, LLM):
             draft = LLM(

@@ -19,6 +19,7 @@ class GenerationStats:
     from there to the last. guessed_tokens: tokens that prompt lookup or a draft model guessed;
     accepted_tokens: those of them that are in the text. cache_bytes: keys and values at the end;
     kv_cache: their form. model_bytes: weights as kernels hold them.
+    activations: what compressed weights are multiplied by, "f32" or int8 in so many products.
     """
 
     prompt_tokens: int
@@ -32,6 +33,7 @@ class GenerationStats:
     guessed_tokens: int = 0
     accepted_tokens: int = 0
     kv_cache: str = "f32"
+    activations: str = "f32"
 
     @property
     def prefill_tokens_per_second(self) -> float:

@@ -124,6 +124,7 @@ def run(args: argparse.Namespace) -> int:
             path,
             precision=args.precision,
             denormals=args.denormals,
+            activations=args.activations,
             num_threads=count,
             shapes=shapes,
             **limits(args),

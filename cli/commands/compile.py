@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         require_file(args.model),
         precision=args.precision,
         denormals=args.denormals,
+        activations=args.activations,
         shapes=parse_shapes(args.shape) or None,
         **limits(args),
     )

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..arguments import add_threads, amount_of, bytes_of, count_of
+from ..arguments import add_activations, add_threads, amount_of, bytes_of, count_of
 from ..console import print_message, print_piece
 from ..logging import print_json
 
@@ -74,6 +74,7 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
         metavar="TOKENS",
         help="tokens that it guesses at a time (default: 4)",
     )
+    add_activations(parser)
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +122,7 @@ def load_model(args: argparse.Namespace) -> LLM:
         chunk=args.chunk,
         kv_cache=args.kv_cache,
         draft=args.draft,
+        activations=args.activations or "f32",
     )
 
 
@@ -181,6 +183,8 @@ def describe_stats(stats: GenerationStats) -> list[str]:
         *([guesses] if stats.guessed_tokens else []),
         f"memory   weights {stats.model_bytes / 2**20:.1f} MiB, cache "
         f"{stats.cache_bytes / 2**20:.1f} MiB ({stats.kv_cache})",
+        f"{stats.cache_bytes / 2**20:.1f} MiB",
+        f"products {stats.activations}",
     ]
 
 
@@ -204,5 +208,6 @@ def as_json(result: Generation) -> dict[str, object]:
             "cache_bytes": stats.cache_bytes,
             "kv_cache": stats.kv_cache,
             "model_bytes": stats.model_bytes,
+            "activations": stats.activations,
         },
     }

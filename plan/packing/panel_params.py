@@ -150,6 +150,23 @@ def compressible(k: int, n: int, dtype: DType, group: int) -> bool:
     return n > 1 and k >= 1 and dtype in COMPRESSED and (group >= k or group % cell == 0)
 
 
+# Rows of K that share a scale of int8 activations, at most where weights' groups allow it.
+_MAX_DOT_GROUP: Final = 128
+# Codes of activations are packed by so many.
+_DOT_CELL: Final = 8
+
+
+def dot_group(k: int, group: int, dtype: DType) -> int:
+    """Rows of K that share a scale where int8 activations are multiplied by weights of that type,
+    with scales per `group` rows of K; 0 where no kernel does: such a group is in one group of the
+    weights, and whole cells."""
+    if dtype not in COMPRESSED:
+        return 0
+    if group >= k or group % _MAX_DOT_GROUP == 0:
+        return _MAX_DOT_GROUP
+    return group if group % _DOT_CELL == 0 and group < _MAX_DOT_GROUP else 0
+
+
 def compressed_layout(k: int, n: int, dtype: DType, group: int, target: Target) -> PackedB | None:
     """How a constant K x N of 4 or 8-bit integers that kernels expand is laid out; None where no
     kernel does. A cell is 32 bits, so that lanes of f32 each expand their own column."""

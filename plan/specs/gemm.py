@@ -18,6 +18,7 @@ from ..packing.panel_params import (
     cell_depth,
     compressed_layout,
     dot_factor_dtype,
+    dot_group,
     panel_width,
 )
 from ..ranges import COUNT, MAX_ELEMENTS, Range
@@ -56,9 +57,16 @@ class Compressed:
 
     normal: scales are f16 or bf16, none so small or large that a weight may leave the type's normal
     numbers (plan/packing/panel_params.py, normal_scales): kernels then round by arithmetic.
+
+    dot_group: rows of K over which the left operand is quantized to int8 with one scale, row by
+    row, and multiplied in integers; 0: it is multiplied as f32. Weights are then not `rounded`.
     """
 
-    ranges: ClassVar[Mapping[str, Range]] = {"group": (1, MAX_ELEMENTS), "zero_point": (-255, 255)}
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "group": (1, MAX_ELEMENTS),
+        "zero_point": (-255, 255),
+        "dot_group": (0, MAX_ELEMENTS),
+    }
 
     group: int
     scale: Operand
@@ -66,6 +74,7 @@ class Compressed:
     normal: bool = False
     offset: Operand | None = None
     rounded: bool = True
+    dot_group: int = 0
 
     def __post_init__(self) -> None:
         if self.group < 1:
@@ -245,6 +254,10 @@ class GemmSpec(Spec):
             if any(o.strides) or o.offset != 0:
                 raise spec_error("compressed weights are not a single matrix", where, o.strides, 0)
         self._verify_scales(c)
+        if c.dot_group not in (0, dot_group(self.k, c.group, self.b.dtype)) or (
+            c.dot_group and (c.rounded or self.compute_dtype is not None)
+        ):
+            raise spec_error("int8 activations have other groups", where, c.dot_group, 0)
         if self.acc is not DType.f32 or self.compute_dtype not in (None, DType.bf16):
             raise spec_error("compressed weights are multiplied as f32", where, self.acc, DType.f32)
         left = self.factor_dtypes()[0]
@@ -316,6 +329,8 @@ class GemmSpec(Spec):
     def compute_unit(self) -> str:
         if self.compute_dtype is not None:
             return str(self.compute_dtype)
+        if self.compressed is not None and self.compressed.dot_group:
+            return "int8"
         if self.acc is DType.i32 and self.a.dtype.bits == self.b.dtype.bits == 8:
             return "int8"
         return "f64" if self.acc is DType.f64 else "f32"
@@ -327,6 +342,8 @@ class GemmSpec(Spec):
         text += f" of {self.compute_dtype} factors" if self.compute_dtype else ""
         if self.compressed is not None:
             text += f" of {self.b.dtype} weights in groups of {self.compressed.group}"
+            rows = self.compressed.dot_group
+            text += f" by int8 activations in groups of {rows}" if rows else ""
         for name, of, cast in (("a", self.a, self.a_cast), ("b", self.b, self.b_cast)):
             text += f" with {name} from {of.dtype} to {cast}" if cast else ""
         splits = (self.a_m_split, self.a_k_split), (self.out_m_split, self.out_n_split)

@@ -111,6 +111,8 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         sizes.operand(v, r if v is a_zero_point else (*r[:-1], *c))
         for v, r, c in placed[1 + len(extras) :]
     ]
+    rank = len(batch_axes) + 2
+    compressed = compressed_spec(weight, scaling, rank, lowering.options) if weight else None
     spec = GemmSpec(
         batch=sizes.all(batch_axes),
         m=sizes(m),
@@ -123,8 +125,8 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         packed=packed,
         epilogue=epilogue,
         epilogue_operands=tuple(others[1:]),
-        compute_dtype=factors,
-        compressed=compressed_spec(weight, scaling, len(batch_axes) + 2) if weight else None,
+        compute_dtype=None if compressed and compressed.dot_group else factors,
+        compressed=compressed,
         a_zero_point=None if a_zero_point is None else around[0],
         b_zero_point=None if b_zero_point is None else around[-1],
         a_cast=a_cast,

@@ -11,10 +11,11 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph
 from ....ir.op import Array, Op
 from ....plan.packing.layouts import PackedB
-from ....plan.packing.panel_params import compressed_layout, normal_scales
+from ....plan.packing.panel_params import compressed_layout, dot_group, normal_scales
 from ....plan.specs.base import Operand
 from ....plan.specs.gemm import Compressed
 from ...compressed_weights import CompressedWeight, compressed_weight
+from ...options import Options
 from ...strided_view import View
 from ..build.region_lowering import RegionLowering
 
@@ -49,14 +50,19 @@ def compressed_operand(
     return b, layout, scaling
 
 
-def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) -> Compressed:
+def compressed_spec(
+    weight: CompressedWeight, scaling: list[View], rank: int, options: Options
+) -> Compressed:
     """What a product of `rank` axes says of a compressed weight."""
     scale, *others = (Operand(v.dtype, (0,) * rank) for v in scaling)
     zero = weight.zero if isinstance(weight.zero, int) else others[0]
     offset = None if weight.offset is None else others[-1]
-    rounded = scale.dtype.numpy == weight.scale.dtype
+    group = 0
+    if options.activations == "int8":
+        group = dot_group(weight.k, weight.group, weight.codes.dtype)
+    rounded = not group and scale.dtype.numpy == weight.scale.dtype
     normal = rounded and normal_scales(weight.scale)
-    return Compressed(weight.group, scale, zero, normal, offset, rounded)
+    return Compressed(weight.group, scale, zero, normal, offset, rounded, group)
 
 
 def _narrow_to_f16(array: Array) -> Array:

@@ -20,7 +20,7 @@ from ..emit.dot_units import find_unit
 from ..emit.register_tile import KernelContext
 from . import bf16_rounding as rounding
 from .packing.dequant import Dequantizer
-from .schedule import DequantSchedule, GemmSchedule
+from .schedule import DequantSchedule, GemmSchedule, Int8Schedule
 from .zero_point_corrections import Corrections, find_corrections
 
 
@@ -137,7 +137,7 @@ class GemmContext(KernelContext):
         t, spec = self.schedule, self.spec
         if spec.packed and not t.pack_b:
             assert isinstance(spec.k, int)
-            if isinstance(t, DequantSchedule):
+            if isinstance(t, DequantSchedule | Int8Schedule):
                 e = Dequantizer(spec, self.lanes, fused=self.target.fma)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.b_cell if self.unit else spec.b.dtype

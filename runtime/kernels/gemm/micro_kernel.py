@@ -22,6 +22,7 @@ from ..emit.tail_mask import tail_mask
 from . import bf16_rounding as rounding
 from .context import GemmContext, TileShape
 from .epilogue import finish_registers
+from .int8_micro_kernel import accumulate_int8
 from .loops.loop_state import LoopState
 from .packing.dequant_panels import accumulate_cells
 from .zero_point_schedule import TERMS, correct
@@ -196,6 +197,19 @@ class DequantMicroKernel(VectorMicroKernel):
         sums: list[list[StackVariable]],
     ) -> None:
         accumulate_cells(self.g, f, shape, columns, sums)
+
+
+class Int8MicroKernel(VectorMicroKernel):
+    """Tiles of vector registers that multiply int8 rows by the cells of a compressed B."""
+
+    def _accumulate(
+        self,
+        f: Function,
+        shape: TileShape,
+        columns: Sequence[int],
+        sums: list[list[StackVariable]],
+    ) -> None:
+        accumulate_int8(self.g, f, shape, columns, sums)
 
 
 def accumulate_panels(

@@ -2,7 +2,7 @@
 
 `tiling.schedule_gemm` makes them from (spec, Target); everything else reads them. The class of a
 schedule names its micro-kernel: vector registers, vector registers that expand compressed weights
-as they read them, or tiles of AMX.
+as they read them or multiply them by int8 rows, or tiles of AMX.
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ class DequantSchedule(TileSchedule):
 
 
 @dataclass(frozen=True)
+class Int8Schedule(TileSchedule):
+    """Tiles of vector registers that multiply rows quantized to int8 by compressed weights."""
+
+
+@dataclass(frozen=True)
 class AmxSchedule(TileSchedule):
     """Tiles of AMX (amx.py)."""
 
@@ -95,7 +100,7 @@ class AmxSchedule(TileSchedule):
     a_fetch_rows: int = 0  # rows of A that are fetched ahead while rows are packed
 
 
-GemmSchedule: TypeAlias = VectorSchedule | DequantSchedule | AmxSchedule
+GemmSchedule: TypeAlias = VectorSchedule | DequantSchedule | Int8Schedule | AmxSchedule
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,17 @@ from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work
 from .epilogue import is_short
 from .gemv import ROWS_PER_LOAD
 from .operand_packing import OperandPacking, choose_packing, needs_no_conversion
-from .schedule import DequantSchedule, GemmSchedule, KernelSchedule, VectorSchedule
+from .packing.quantize_rows import padded_depth, row_elements
+from .schedule import (
+    DequantSchedule,
+    GemmSchedule,
+    Int8Schedule,
+    KernelSchedule,
+    VectorSchedule,
+)
 
 _LINE_BYTES: Final = 64
+_INT8_TILE_ROWS: Final = 4
 
 
 def tile_rows(target: Target, vectors: int) -> int:
@@ -55,6 +63,8 @@ def schedule_gemm(spec: GemmSpec, target: Target) -> KernelSchedule:
 def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:
     """The schedule of a product with N != 1, or with a dynamic N: its class first."""
     product = ProductShape.of(spec, target)
+    if spec.compressed is not None and spec.compressed.dot_group:
+        return choose_int8_schedule(spec, target)
     if instruction := tile_instruction(target, spec.cell_dtype(), product.kr):
         rows = _heights(spec.m, tile_rows(target, product.vectors))[0]
         packing = choose_packing(spec, target, rows, product)
@@ -113,6 +123,25 @@ def choose_dequant_schedule(
         fetch=0,
         streams=blocks[0] == 1 and not product.guarded,
     )
+
+
+def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
+    """The schedule of int8 rows times compressed weights: all of K at once, so that each worker
+    quantizes its rows once."""
+    product = ProductShape.of(spec, target)
+    assert isinstance(spec.k, int)
+    heights = _heights(spec.m, _INT8_TILE_ROWS)
+    line = _LINE_BYTES // product.bytes
+    # A line more than the rows are long, as in `_vector_fields`.
+    a_row = -(-row_elements(spec) // line) * line + line
+    # What tiles read of a row are its codes.
+    tile = (heights[0], product.nr, -(-padded_depth(spec) // product.bytes))
+    blocks = block_sizes(spec, target, tile, blocked=False, pack_b=False)
+    packing = OperandPacking("rows", in_place=False, pack_b=False)
+    k_blocks = (product.cells or 1, False)
+    fields = _vector_fields(spec, target, product, packing, (heights, 1), k_blocks, blocks)
+    fields |= {"a_row": a_row, "buffered": True, "brief": False, "heights": heights}
+    return Int8Schedule(**fields, pack_b=False, fetch=0, streams=False)
 
 
 def _vector_fields(
@@ -267,7 +296,7 @@ def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
     """Whether tiles can expand compressed weights themselves: not where that takes so many
     instructions that a kernel with it in every tile would take twice the time to compile."""
     c = spec.compressed
-    if c is None or spec.compute_dtype is not None:
+    if c is None or c.dot_group or spec.compute_dtype is not None:
         return False
     rounds = c.rounded and c.scale.dtype is not DType.f32 and not c.normal
     return not rounds or (c.scale.dtype is DType.f16 and has_f16_conversion(target))

@@ -18,11 +18,12 @@ from ....llvmir.values import ELEMENT, I1, Value, integer
 from ..amx import AmxMicroKernel
 from ..epilogue import finish_function
 from ..gemv import dot_function
-from ..micro_kernel import DequantMicroKernel, MicroKernel, VectorMicroKernel
+from ..micro_kernel import DequantMicroKernel, Int8MicroKernel, MicroKernel, VectorMicroKernel
 from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import right_function
 from ..packing.panels import in_blocks, pack_a_function
-from ..schedule import AmxSchedule, DequantSchedule
+from ..packing.quantize_rows import quantize_function
+from ..schedule import AmxSchedule, DequantSchedule, Int8Schedule
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
 from .loop_state import LoopState
@@ -38,6 +39,8 @@ def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
         return AmxMicroKernel(loops, schedule, finish)
     if isinstance(schedule, DequantSchedule):
         return DequantMicroKernel(loops.g, finish)
+    if isinstance(schedule, Int8Schedule):
+        return Int8MicroKernel(loops.g, finish)
     return VectorMicroKernel(loops.g, finish)
 
 
@@ -99,6 +102,7 @@ class GemmLoops(LoopState):
         buffer = self.reserve(slots * t.mr * t.nr if t.buffered else 0)
         terms = Terms(self) if g.corrections else None
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
+        quantize = quantize_function(g) if isinstance(t, Int8Schedule) else None
         pack_b = right_function(g) if t.pack_b else None
         finish = None
         if t.buffered:
@@ -134,6 +138,11 @@ class GemmLoops(LoopState):
                     if pack_a:
                         copied = (f.smax(self.tiles_in_place, ts[0]), ts[1]) if t.in_place else ts
                         self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
+                    if quantize:
+                        final = f.sub(ts[1], 1)
+                        count = f.add(f.mul(f.sub(final, ts[0]), t.mr), self.cut.rows(final))
+                        strips = f.at(a_scratch, f.mul(f.urem(ts[0], t.mc), t.strip), g.acc)
+                        f.call_function(quantize, strips, count)
                     strips = a_scratch if pack_a else a
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)

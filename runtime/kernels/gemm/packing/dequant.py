@@ -45,12 +45,20 @@ class Scaling:
     offset: Value | None = None
 
 
+@dataclass(frozen=True)
+class Factors:
+    """Scales of a vector of columns in one group, and their zeros and offsets, where there are."""
+
+    scale: Value
+    zero: Value | None
+    offset: Value | None
+
+
 class Dequantizer:
     """Writes expansions of a product's right operand, `lanes` columns at a time.
 
-    fused: whether the processor multiplies and adds with one rounding. kr: values of a cell;
-    group: rows of K that share their scales; row, panel: bytes of one row of cells and of one
-    panel.
+    fused: whether the processor multiplies and adds with one rounding. kr: values of a cell; group:
+    rows of K that share their scales; row, panel: bytes of one row of cells and of one panel.
     """
 
     def __init__(self, spec: GemmSpec, lanes: int, *, fused: bool) -> None:
@@ -61,7 +69,6 @@ class Dequantizer:
         self.kr, self.group = CELL_BITS // self.dtype.bits, min(self.compressed.group, spec.k)
         self.row = self.nr * CELL_BITS // 8
         self.panel = PackedLayout.of(spec.packed, spec.k, self.nr).nbytes(self.dtype.bits)
-
         c = self.compressed
         self._bias = 1 << self.dtype.bits - 1 if self.dtype.is_signed else 0
         self._zero_point = c.zero_point if isinstance(c.zero_point, int) else 0
@@ -88,17 +95,10 @@ class Dequantizer:
     ) -> Scaling:
         """Of the columns of a panel from `column` on; pointers: to all scales, and zeros or
         offsets."""
-        c = self.compressed
-        row = f.add(f.mul(panel, self.spec.groups()), group)
-        at = f.add(f.mul(row, self.nr), column)
-        scale = _load_floats(f, pointers[0], at, c.scale.dtype, self.lanes)
-        zero = number(float(self._bias + self._zero_point), vec(F32, self.lanes))
-        if isinstance(c.zero_point, Operand):
-            own = _load_floats(f, pointers[1], at, c.zero_point.dtype, self.lanes)
-            zero = f.fadd(own, float(self._bias))
-        offset = None
-        if c.offset is not None:
-            offset = _load_floats(f, pointers[-1], at, c.offset.dtype, self.lanes)
+        c, bias = self.compressed, self._bias
+        found = self.load_factors(f, pointers, panel, group, column, bias)
+        scale, offset = found.scale, found.offset
+        zero = f.as_value(0.0, scale.type) if found.zero is None else found.zero
         positions = range(0, _HALF_CELL_BITS, self.dtype.bits)
         if self.converts:
             if self._subtracts:
@@ -107,6 +107,30 @@ class Dequantizer:
         centre = {p: f.fadd(zero, 2.0 ** (23 - p)) for p in positions}
         split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal and c.rounded else None
         return Scaling(dict.fromkeys(positions, scale), centre, split, offset)
+
+    def load_factors(
+        self,
+        f: Function,
+        pointers: Sequence[Value],
+        panel: Value,
+        group: Value,
+        column: Value,
+        shift: int,
+    ) -> Factors:
+        """The same as the model has them, for values that are read `shift` larger."""
+        c = self.compressed
+        row = f.add(f.mul(panel, self.spec.groups()), group)
+        at = f.add(f.mul(row, self.nr), column)
+        scale = _load_floats(f, pointers[0], at, c.scale.dtype, self.lanes)
+        zero = offset = None
+        if isinstance(c.zero_point, Operand):
+            own = _load_floats(f, pointers[1], at, c.zero_point.dtype, self.lanes)
+            zero = f.fadd(own, float(shift)) if shift else own
+        elif c.zero_point + shift:
+            zero = number(float(c.zero_point + shift), vec(F32, self.lanes))
+        if c.offset is not None:
+            offset = _load_floats(f, pointers[-1], at, c.offset.dtype, self.lanes)
+        return Factors(scale, zero, offset)
 
     def halves(self, f: Function, cells: Value) -> tuple[Value, Value]:
         """The cells, and their upper halves where the lower ones were."""

@@ -1,0 +1,94 @@
+"""Dot products of four bytes per 32-bit lane, summed in i32: the instruction per Target.
+
+The left factor is a weight, the right one an activation of -127 to 127. No form saturates:
+vpmaddubsw adds two products in 16 bits, at most 2 x 128 x 127, and sums of 4-bit weights stay in 16
+bits for `MAX_NARROW_DOTS` of them (15 x 127 x 2 x 8 < 2^15).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ....ir.dtype import DType
+from ....plan.packing.panel_params import cell_depth
+from ....plan.target import Isa, Target
+from ...llvmir.builder import Function
+from ...llvmir.values import I8, I16, I32, Value, vec
+from .dot_units import UNITS
+
+# Dot products of 4-bit weights that are summed in 16 bits before they are widened.
+MAX_NARROW_DOTS: Final = 8
+
+_MULTIPLY_BYTES: Final[dict[Isa, str]] = {
+    "avx512": "llvm.x86.avx512.pmaddubs.w.512",
+    "avx2": "llvm.x86.avx2.pmadd.ub.sw",
+}
+_NEON_DOT: Final = "llvm.aarch64.neon.sdot.v4i32.v16i8"
+
+
+@dataclass(frozen=True)
+class ByteDots:
+    """Writes dot products for vectors of `lanes` sums."""
+
+    target: Target
+    lanes: int
+
+    @property
+    def takes_unsigned(self) -> bool:
+        """Whether 8-bit weights are u8 (VNNI), and not i8."""
+        return self._has_vnni
+
+    @property
+    def sums_in_16_bits(self) -> bool:
+        """Whether dot products of 4-bit weights are summed in 16 bits first (`add_narrow`)."""
+        return not self._has_vnni and self.target.isa in _MULTIPLY_BYTES
+
+    @property
+    def _has_vnni(self) -> bool:
+        return cell_depth(self.target, DType.i8) == 4
+
+    def add_narrow(self, f: Function, total: Value, weights: Value, x: Value) -> Value:
+        """total + the products of 4-bit weights, one to a byte, in pairs: two i16 per lane."""
+        return f.add(total, self._multiply_bytes(f, weights, x))
+
+    def widen(self, f: Function, narrow: Value) -> Value:
+        """The sum of each lane's two i16, as i32."""
+        return self._add_pairs(f, narrow, f.as_value(1, narrow.type))
+
+    def add(self, f: Function, total: Value, weights: Value, x: Value, *, small: bool) -> Value:
+        """total + the dot products of each lane's four bytes. small: weights are 0 to 15."""
+        if self._has_vnni:
+            unit = UNITS[DType.i8, 4, self.lanes]
+            pair = [f.bitcast(v, unit.factors) for v in (weights, x)]
+            return f.call(unit.intrinsic, total.type, total, *pair)
+        if self.target.isa == "neon" and self.target.has("dotprod"):
+            pair = [f.bitcast(v, vec(I8, 16)) for v in (weights, x)]
+            return f.call(_NEON_DOT, total.type, total, *pair)
+        if self.target.isa == "avx2" and not small:
+            # The product of |w| and x with the sign of w: the left factor must be unsigned.
+            kind = vec(I8, 4 * self.lanes)
+            w = f.bitcast(weights, kind)
+            size = f.intrinsic("abs", w, f.as_value(0, "i1"))
+            signed = f.call("llvm.x86.avx2.psign.b", kind, f.bitcast(x, kind), w)
+            return f.add(total, self.widen(f, self._multiply_bytes(f, size, signed)))
+        if self.target.isa == "neon":
+            for shift in (24, 16, 8, 0):
+                a, b = (f.ashr(f.shl(v, shift), 24) for v in (weights, x))
+                total = f.add(total, f.mul(a, b))
+            return total
+        kind = vec(I16, 2 * self.lanes)
+        a, b = (f.bitcast(v, kind) for v in (weights, x))
+        for even in (True, False):
+            parts = [f.ashr(f.shl(v, 8) if even else v, 8) for v in (a, b)]
+            total = f.add(total, self._add_pairs(f, *parts))
+        return total
+
+    def _multiply_bytes(self, f: Function, unsigned: Value, signed: Value) -> Value:
+        kind = vec(I8, 4 * self.lanes)
+        pair = [f.bitcast(v, kind) for v in (unsigned, signed)]
+        return f.call(_MULTIPLY_BYTES[self.target.isa], vec(I16, 2 * self.lanes), *pair)
+
+    def _add_pairs(self, f: Function, a: Value, b: Value) -> Value:
+        unit = UNITS[DType.i8, 2, self.lanes]
+        return f.call(unit.intrinsic, vec(I32, self.lanes), a, b)
