@@ -1,16 +1,55 @@
-"""Outputs that a caller provides: whether they fit, and are apart from each other."""
+"""Outputs that a caller provides: whether they fit, are apart from each other, and from inputs."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import InputError
+from ..machine.memory_planner import address_of
 
 Array = npt.NDArray[Any]
+
+
+class MemoryExtents:
+    """The bytes from first to last of some arrays, in the order of their addresses: overlaps are
+    found in logarithmic time, where many outputs meet many inputs (a language model's caches)."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        extents = sorted((*_extent(a), n) for n, a in enumerate(arrays))
+        self._extents = extents
+        self._starts = [start for start, _, _ in extents]
+        # The largest end up to each of them.
+        self._ends = list(accumulate((end for _, end, _ in extents), max))
+
+    def find_overlaps(self, array: Array) -> list[int]:
+        """The numbers of the arrays whose extents share bytes with this one's."""
+        if array.nbytes == 0:
+            return []
+        start, end = _extent(array)
+        found: list[int] = []
+        for i in reversed(range(bisect_left(self._starts, end))):
+            if self._ends[i] <= start:
+                break
+            _, other_end, number = self._extents[i]
+            if other_end > start:
+                found.append(number)
+        return found
+
+
+def _extent(array: Array) -> tuple[int, int]:
+    """The address of the first byte of an array that is not empty, and that behind the last one."""
+    start = address_of(array)
+    if array.flags.c_contiguous or array.size == 0:
+        return start, start + array.nbytes
+    reach = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    last = start + sum(r for r in reach if r > 0) + array.itemsize
+    return start + sum(r for r in reach if r < 0), last
 
 
 def check_output(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], mine: Any) -> None:

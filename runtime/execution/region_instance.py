@@ -26,6 +26,7 @@ from ..driver.float_mode import has_denormal_flags
 from ..driver.thread_pool import KEEP_GIL_BELOW, get_thread_pool
 from ..machine.memory_planner import address_of, aligned_empty
 from .host_steps import evaluate_op
+from .output_buffers import MemoryExtents
 from .region_program import CompiledRegion, ShapeInstance
 
 Array = npt.NDArray[Any]
@@ -59,10 +60,8 @@ class RegionInstance:
 
     def __init__(self, code: CompiledRegion, layout: ShapeInstance, space: Workspace) -> None:
         self.code, self.layout, self.space = code, layout, space
-        tables, region = code.tables, code.region
-        self._base = np.zeros(len(region.buffers), np.int64)
-        for b, array in code.constants.items():
-            self._base[b] = address_of(array)
+        tables = code.tables
+        self._base = code.constant_addresses.copy()
         self.pointers = np.zeros(len(tables.operand_buffer), np.int64)
         self.dims = tables.dims(layout.sizes)
         n = len(code.addresses)
@@ -206,6 +205,7 @@ class BoundRegion:
         self._small: list[tuple[int, Array]] = []
         self._given: list[tuple[int, Array]] = []
         self._copied_bytes = 0
+        self._extents: MemoryExtents | None = None  # of the inputs, once an output is given
         for n, (b, array) in enumerate(zip(instance.code.port_buffers[INPUT], arrays, strict=True)):
             self._bind_input(n, b, array)
         for n, b in enumerate(instance.code.port_buffers[OUTPUT]):
@@ -269,12 +269,11 @@ class BoundRegion:
     def _is_apart(self, n: int, given: Array, arrays: Sequence[Array]) -> bool:
         """Does memory for output n hold no input, but the one that the region appends to where it
         begins?"""
+        if self._extents is None:
+            self._extents = MemoryExtents(arrays)
         source = self.instance.code.appended.get(n)
-        return not any(
-            np.may_share_memory(given, array)
-            and not (number == source and address_of(given) == address_of(array))
-            for number, array in enumerate(arrays)
-        )
+        found = self._extents.find_overlaps(given)
+        return all(i == source and address_of(given) == address_of(arrays[i]) for i in found)
 
     def list_copies(self) -> list[tuple[Array, Array]]:
         """Of a binding that lasts: the copies to make before each run, each with its input."""

@@ -23,7 +23,7 @@ from ..driver.abi import FLUSH, MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, W
 from ..driver.loop_tables import Control
 from ..driver.signal_polling import cut_steps, loop_rows, polls
 from ..jit.program import CompiledPlan
-from ..machine.memory_planner import Placement, check_limit, live_peak, place_buffers
+from ..machine.memory_planner import Placement, address_of, check_limit, live_peak, place_buffers
 from .fused_tensor_sizes import FusedReductions
 from .prefix_copies import find_prefix_copies
 
@@ -116,6 +116,10 @@ class CompiledRegion:
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT
         }
+        # The address of each constant's buffer, 0 of the others.
+        self.constant_addresses = np.zeros(len(buffers), np.int64)
+        for i, array in self.constants.items():
+            self.constant_addresses[i] = address_of(array)
         arena = tables.arena_roots()
         self.arena = np.array(arena, np.int64)
         self._first = np.array([buffers[i].first for i in arena], np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.runtime.execution.output_buffers import MemoryExtents
 from onnx import TensorProto, helper
 
 
@@ -73,3 +74,13 @@ def test_empty_arrays_share_nothing(net: irc.CompiledModel) -> None:
     o = np.zeros(0, np.float32)
     a, b = net(np.zeros(0, np.float32), out=[o, o])
     assert a is o and b is o
+
+
+def test_extents_find_the_arrays_that_share_bytes() -> None:
+    """As np.may_share_memory does, for views of any strides."""
+    base = np.zeros((8, 8), np.float32)
+    arrays = [base[0], base[2:4], base[6:1:-2], np.zeros(4), base[:0], base[5, 3:5], base[:, 7]]
+    extents = MemoryExtents(arrays)
+    for given in (*arrays, base, base[4], base[7, ::-1], np.zeros(3), base[1, 2:4]):
+        wanted = [n for n, a in enumerate(arrays) if np.may_share_memory(given, a)]
+        assert sorted(extents.find_overlaps(given)) == wanted
