@@ -31,6 +31,15 @@ def test_a_text_is_continued(capsys: pytest.CaptureFixture[str]) -> None:
     assert "decode" in err and "tokens/s" in err and "MiB" in err
 
 
+def test_activations_are_chosen_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """A model without compressed weights has no product that they change."""
+    words = ["generate", MODEL, "-p", "hello", "--max-tokens", "3", "--threads", "1"]
+    assert main([*words, "--activations", "int8", "--stats"]) == 0
+    out, err = capsys.readouterr()
+    assert out == tiny_llm().generate("hello", max_tokens=3).text + "\n"
+    assert "products f32" in err
+
+
 def test_a_message_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["generate", MODEL, "-p", "hello", "--chat", "--system", "be brief"]
     assert main([*words, "--max-tokens", "9"]) == 0

@@ -10,6 +10,7 @@ import irc_compiler as irc
 import numpy as np
 import openvino as ov
 import pytest
+from irc_compiler import ops
 from irc_compiler.ir.dims import symbol
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.graph import Graph, Value
@@ -24,6 +25,7 @@ from irc_compiler.ir.ops import (
     Parameter,
     Result,
 )
+from irc_compiler.llm.architectures.matrix import GroupedMatrix
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.values import RegionLayoutTables
@@ -325,3 +327,28 @@ def test_plans_whose_weights_do_not_fit_are_refused(
         verify_plan(broken)
         for each in broken.regions:
             RegionLayoutTables(each, constants).sizes({})
+
+
+def test_int8_activations_are_chosen_reported_and_stored(tmp_path: Path) -> None:
+    """f32 without the option; a .irc keeps the option unless another one is given."""
+    rng = np.random.default_rng(0)
+    w = GroupedMatrix(
+        rng.integers(0, 16, (256, 128)).astype(np.uint8), DType.u4, 32,
+        np.full((256, 4), 0.5, np.float32), "test", zero=8,
+    )  # fmt: skip
+    model = ops.model({"y": w.multiply(ops.parameter("x", ("rows", 128)))})
+    x = rng.standard_normal((3, 128)).astype(np.float32)
+    plain = irc.compile_model(model)
+    net = irc.compile_model(model, activations="int8")
+    assert "int8" not in plain.report()
+    assert "by int8 activations in 1 of 1 products" in net.report()
+    error = np.abs(net([x])[0] - plain([x])[0]).max() / np.abs(plain([x])[0]).max()
+    assert 0 < error < 0.02
+    path = tmp_path / "net.irc"
+    net.export(path)
+    stored = irc.compile_model(path)
+    assert np.array_equal(stored([x])[0], net([x])[0])
+    again = irc.compile_model(path, activations="f32")
+    assert np.array_equal(again([x])[0], plain([x])[0])
+    with pytest.raises(irc.UsageError, match="unknown activations"):
+        irc.compile_model(model, activations="u8")  # type: ignore[arg-type]
