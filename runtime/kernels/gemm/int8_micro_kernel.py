@@ -13,7 +13,7 @@ from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import F32, I16, I32, Value, integer, vec
 from ..emit.byte_dots import MAX_NARROW_DOTS, ByteDots
 from .context import GemmContext, TileShape
-from .packing.dequant import Dequantizer, Factors
+from .packing.dequant import Dequantizer, GroupFactors
 from .packing.quantize_rows import dot_groups, padded_depth
 
 _LINE_BYTES = 64
@@ -147,7 +147,7 @@ class Int8Tile:
                 if c.offset is not None:
                     s.set(f.fma(c.offset, f.fmul(scale, total), s.get()))
 
-    def read_factors(self, index: Value) -> list[Factors]:
+    def read_factors(self, index: Value) -> list[GroupFactors]:
         """Scales, and zeros or offsets, of each vector's columns in a group of the activations."""
         f, g, e = self.f, self.g, self.dequantizer
         pointers = g.scaling_pointers(f, f.params["frame"])

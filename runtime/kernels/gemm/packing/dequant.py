@@ -46,7 +46,7 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Factors:
+class GroupFactors:
     """Scales of a vector of columns in one group, and their zeros and offsets, where there are."""
 
     scale: Value
@@ -116,7 +116,7 @@ class Dequantizer:
         group: Value,
         column: Value,
         shift: int,
-    ) -> Factors:
+    ) -> GroupFactors:
         """The same as the model has them, for values that are read `shift` larger."""
         c = self.compressed
         row = f.add(f.mul(panel, self.spec.groups()), group)
@@ -130,7 +130,7 @@ class Dequantizer:
             zero = number(float(c.zero_point + shift), vec(F32, self.lanes))
         if c.offset is not None:
             offset = _load_floats(f, pointers[-1], at, c.offset.dtype, self.lanes)
-        return Factors(scale, zero, offset)
+        return GroupFactors(scale, zero, offset)
 
     def halves(self, f: Function, cells: Value) -> tuple[Value, Value]:
         """The cells, and their upper halves where the lower ones were."""
