@@ -15,7 +15,7 @@ from ....plan.packing.panel_params import cell_depth
 from ....plan.target import Isa, Target
 from ...llvmir.builder import Function
 from ...llvmir.values import I8, I16, I32, Value, vec
-from .dot_units import UNITS
+from .dot_units import UNITS, DotUnit, find_unit
 
 # Dot products of 4-bit weights that are summed in 16 bits before they are widened.
 MAX_NARROW_DOTS: Final = 8
@@ -24,7 +24,6 @@ _MULTIPLY_BYTES: Final[dict[Isa, str]] = {
     "avx512": "llvm.x86.avx512.pmaddubs.w.512",
     "avx2": "llvm.x86.avx2.pmadd.ub.sw",
 }
-_NEON_DOT: Final = "llvm.aarch64.neon.sdot.v4i32.v16i8"
 
 
 @dataclass(frozen=True)
@@ -36,17 +35,19 @@ class ByteDots:
 
     @property
     def takes_unsigned(self) -> bool:
-        """Whether 8-bit weights are u8 (VNNI), and not i8."""
-        return self._has_vnni
+        """Whether 8-bit weights are u8, and not i8."""
+        return self._unit is not None and self._unit.left is DType.u8
 
     @property
     def sums_in_16_bits(self) -> bool:
         """Whether dot products of 4-bit weights are summed in 16 bits first (`add_narrow`)."""
-        return not self._has_vnni and self.target.isa in _MULTIPLY_BYTES
+        return self._unit is None and self.target.isa in _MULTIPLY_BYTES
 
     @property
-    def _has_vnni(self) -> bool:
-        return cell_depth(self.target, DType.i8) == 4
+    def _unit(self) -> DotUnit | None:
+        """What multiplies cells of four bytes (VNNI, DotProd), where the Target has it."""
+        depth = cell_depth(self.target, DType.i8)
+        return find_unit(self.target, DType.i8, depth, self.lanes) if depth == 4 else None
 
     def add_narrow(self, f: Function, total: Value, weights: Value, x: Value) -> Value:
         """total + the products of 4-bit weights, one to a byte, in pairs: two i16 per lane."""
@@ -58,13 +59,9 @@ class ByteDots:
 
     def add(self, f: Function, total: Value, weights: Value, x: Value, *, small: bool) -> Value:
         """total + the dot products of each lane's four bytes. small: weights are 0 to 15."""
-        if self._has_vnni:
-            unit = UNITS[DType.i8, 4, self.lanes]
+        if unit := self._unit:
             pair = [f.bitcast(v, unit.factors) for v in (weights, x)]
             return f.call(unit.intrinsic, total.type, total, *pair)
-        if self.target.isa == "neon" and self.target.has("dotprod"):
-            pair = [f.bitcast(v, vec(I8, 16)) for v in (weights, x)]
-            return f.call(_NEON_DOT, total.type, total, *pair)
         if self.target.isa == "avx2" and not small:
             # The product of |w| and x with the sign of w: the left factor must be unsigned.
             kind = vec(I8, 4 * self.lanes)

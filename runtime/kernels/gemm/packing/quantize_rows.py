@@ -18,7 +18,7 @@ from ..context import GemmContext
 # Elements of K that quantized rows are padded to: those of a cell of 4-bit weights.
 CELL_VALUES: Final = 8
 MAX_CODE: Final = 127
-# Codes of a cell of 4-bit weights: the lower four bits of each byte are multiplied first, then the upper.
+# Codes of a cell of 4-bit weights: those of the lower four bits of each byte come first.
 _HALVES: Final = (0, 2, 4, 6, 1, 3, 5, 7)
 # 1.5 x 2^23: a number of a smaller magnitude that is added to it is rounded to an integer.
 _ROUNDS: Final = 1.5 * 2.0**23

@@ -194,6 +194,7 @@ def test_int8_keeps_what_is_not_finite(isa: str) -> None:
         ("plain", "", DType.u4, "pmaddwd"),
         ("neon", "", DType.u8, "mla"),
         ("neon", "dotprod", DType.u4, "sdot"),
+        ("neon", "i8mm", DType.u8, "usdot"),
     ],
 )
 def test_int8_dot_products_use_the_unit_of_the_target(
