@@ -62,6 +62,12 @@ run_part() {
       fi
       "$python" scripts/smollm2.py "$model"
       ;;
+    aarch64)
+      for cpu in cortex-a72 neoverse-n1 neoverse-v1 max; do
+        echo "QEMU_CPU=$cpu"
+        QEMU_CPU=$cpu PYTHON=$python scripts/aarch64.sh test
+      done
+      ;;
     masks)
       for cpu in x86-64-v2 haswell alderlake skylake-avx512 cascadelake icelake-server \
         sapphirerapids znver2 znver3 znver4 znver5; do

@@ -44,10 +44,11 @@ def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> CodeImage:
     return image
 
 
-def emit_assembly(ir_text: str, target: Target, *, opt: int = 3) -> str:
-    """The same as assembly text, for reading and for tests of generated code."""
+def emit_assembly(ir_text: str, target: Target, *, opt: int = 3, system: str | None = None) -> str:
+    """The same as assembly text, for reading and for tests of generated code. system: the triple of
+    another operating system."""
     with inside_llvm():
-        return _generate(ir_text, target, opt, as_object=False).decode()
+        return _generate(ir_text, target, opt, as_object=False, system=system).decode()
 
 
 def emit_objects(
@@ -79,9 +80,11 @@ def emit_objects(
     return [images[i] for i in range(len(tasks))]
 
 
-def _generate(ir_text: str, target: Target, opt: int, *, as_object: bool) -> bytes:
+def _generate(
+    ir_text: str, target: Target, opt: int, *, as_object: bool, system: str | None = None
+) -> bytes:
     llvm = load_binding()
-    machine = target_machine(target, opt=opt)
+    machine = target_machine(target, opt=opt, system=system)
     context = llvm.context.create_context()
     try:
         module = llvm.parse_assembly(ir_text, context)

@@ -64,15 +64,20 @@ def triple(target: Target) -> str:
     return _FOREIGN[target.arch]
 
 
-def target_machine(target: Target, *, opt: int = 3) -> llvm.TargetMachine:
-    """A new LLVM target machine for a Target of any architecture. Not for two threads at once."""
+def target_machine(
+    target: Target, *, opt: int = 3, system: str | None = None
+) -> llvm.TargetMachine:
+    """A new LLVM target machine for a Target of any architecture. Not for two threads at once.
+
+    system: the triple of another operating system, whose calling convention the code follows.
+    """
     foreign = platform.machine().lower() not in ARCH_NAMES[target.arch]
     llvm = load_binding(everywhere=foreign)
     features = [f"+{f}" for f in target.cpu_features]
     if target.isa == "avx512":
         features.append("-prefer-256-bit")  # else LLVM uses vectors of 256 bits
     # Small position-independent code: the JIT linker lays an object out in one block.
-    return llvm.Target.from_triple(triple(target)).create_target_machine(
+    return llvm.Target.from_triple(system or triple(target)).create_target_machine(
         cpu=_CPU[target.isa],
         features=",".join(features),
         opt=opt,

@@ -1,0 +1,81 @@
+"""Kernels for Windows and macOS: their assembly keeps the calling conventions. They are not run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from irc_compiler.compiler.lowering import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.plan.processors import processor_target
+from irc_compiler.plan.specs import SPECS
+from irc_compiler.plan.specs.base import Spec
+from irc_compiler.runtime.driver.codegen_run import driver_text
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels.kernel_table import generate
+from support.models.kernel_families import CASES
+
+from tests.runtime.kernels.test_processors import optimised
+
+WIN64 = "x86_64-pc-windows-msvc"
+MAC = "arm64-apple-macosx14.0.0"
+# The label of a function begins a line; those of blocks begin with a dot.
+_FUNCTION = re.compile(r"^(?=[A-Za-z_][\w.]*:)", re.M)
+_SAVE = re.compile(r"v?mov[au]ps\s+%xmm(\d+), -?\d*\(%r(?:sp|bp|bx)\)")
+_PROBED_BYTES = 4096
+
+
+def one_spec_per_family(processor: str) -> list[Spec]:
+    """The first spec of each family that the models of kernel_families need."""
+    found: dict[str, Spec] = {}
+    for name, dtype, precision in CASES:
+        if (dtype, precision) == ("f32", "f32"):
+            plan, _ = lower(
+                optimised(name, dtype, precision), processor_target(processor), Options(precision)
+            )
+            for step in plan.kernel_steps():
+                found.setdefault(step.spec.family, step.spec)
+    assert set(found) == {spec.family for spec in SPECS}
+    return list(found.values())
+
+
+def assembly_of(processor: str, system: str) -> list[str]:
+    target = processor_target(processor)
+    texts = [generate(spec, target, "k0").text for spec in one_spec_per_family(processor)]
+    return [emit_assembly(text, target, system=system) for text in [*texts, driver_text(target)]]
+
+
+def win64_faults(assembly: str) -> list[str]:
+    """What breaks the Win64 convention: memory below the stack pointer, xmm6 to xmm15 that are not
+    saved, and a frame of a page or more that is not probed."""
+    faults = re.findall(r"-\d+\(%rsp\)", assembly)
+    for part in _FUNCTION.split(assembly)[1:]:
+        name, _, body = part.partition(":")
+        used = {int(n) for n in re.findall(r"%[xy]mm(\d+)", body)} & set(range(6, 16))
+        saved = {int(n) for n in _SAVE.findall(body)}
+        faults += [f"{name}: xmm{n}" for n in sorted(used - saved)]
+        frames = [int(n) for n in re.findall(r"subq\s+\$(\d+), %rsp", body)]
+        if max(frames, default=0) >= _PROBED_BYTES:
+            faults.append(f"{name}: {max(frames)} bytes")
+    return faults
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processor", ["x86-64-v2", "haswell"])
+def test_kernels_of_all_families_keep_win64(processor: str) -> None:
+    texts = assembly_of(processor, WIN64)
+    assert all("@feat.00" in text for text in texts)  # objects of Windows
+    assert any(_SAVE.search(text) for text in texts)
+    assert [fault for text in texts for fault in win64_faults(text)] == []
+
+
+@pytest.mark.slow
+def test_kernels_of_all_families_leave_x18_to_macos() -> None:
+    for text in assembly_of("neoverse-n1", MAC):
+        assert "__TEXT,__text" in text and not re.search(r"\b[wx]18\b", text)
+
+
+def test_faults_of_win64_are_found() -> None:
+    save = "movaps %xmm6, 16(%rsp)\n"
+    body = f"k:\nsubq $4096, %rsp\n{save}movl %eax, -8(%rsp)\nvaddps %ymm6, %ymm0, %ymm7\n"
+    assert win64_faults(body) == ["-8(%rsp)", "k: xmm7", "k: 4096 bytes"]
