@@ -21,7 +21,9 @@ WIN64 = "x86_64-pc-windows-msvc"
 MAC = "arm64-apple-macosx14.0.0"
 # The label of a function begins a line; those of blocks begin with a dot.
 _FUNCTION = re.compile(r"^(?=[A-Za-z_][\w.]*:)", re.M)
-_SAVE = re.compile(r"v?mov[au]ps\s+%xmm(\d+), -?\d*\(%r(?:sp|bp|bx)\)")
+_SAVE = re.compile(r"v?mov(?:[au]ps|dq[au])\s+%xmm(\d+), -?\d*\(%r(?:sp|bp|bx)\)")
+# The last operand is the one that is written.
+_WRITTEN = re.compile(r"%[xy]mm(\d+)\s*$", re.M)
 _PROBED_BYTES = 4096
 
 
@@ -51,7 +53,7 @@ def win64_faults(assembly: str) -> list[str]:
     faults = re.findall(r"-\d+\(%rsp\)", assembly)
     for part in _FUNCTION.split(assembly)[1:]:
         name, _, body = part.partition(":")
-        used = {int(n) for n in re.findall(r"%[xy]mm(\d+)", body)} & set(range(6, 16))
+        used = {int(n) for n in _WRITTEN.findall(body)} & set(range(6, 16))
         saved = {int(n) for n in _SAVE.findall(body)}
         faults += [f"{name}: xmm{n}" for n in sorted(used - saved)]
         frames = [int(n) for n in re.findall(r"subq\s+\$(\d+), %rsp", body)]
