@@ -62,6 +62,7 @@ class ChatSession:
         self._settings, self._template, self._name = settings, template, name
         self._cache = decoder.start()
         self._known: list[int] = []
+        self._turn: tuple[StreamedText, list[dict[str, Any]]] | None = None
         self._system = system
         self.messages: list[dict[str, Any]] = []
         self.last: Generation | None = None
@@ -92,13 +93,25 @@ class ChatSession:
         stream = StreamedText(self._cache, self._settings, tokens, how, self._known, self._draft)
         return self._follow(stream, asked)
 
+    def end_turn(self, *, keep: bool) -> Generation:
+        """The text so far of the turn that was streamed last; `keep` makes it part of the
+        conversation, also where the stream was left."""
+        if self._turn is None:
+            raise UsageError("no turn has begun", fix="call stream first")
+        stream, asked = self._turn
+        found = stream.result
+        if keep:
+            self.last = found
+            self.messages = [*asked, _message("assistant", found.text)]
+        return found
+
     def _follow(self, stream: StreamedText, asked: list[dict[str, Any]]) -> Iterator[TextPiece]:
+        self._turn = stream, asked
         try:
             yield from stream
         finally:
             self._known = stream.tokens_read
-        self.last = stream.result
-        self.messages = [*asked, _message("assistant", self.last.text)]
+        self.end_turn(keep=True)
 
     def __repr__(self) -> str:
         return f"<irc.ChatSession {self._name!r}: {len(self.messages)} messages>"

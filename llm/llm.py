@@ -123,9 +123,9 @@ class LLM:
         """
         how = make_options(options, named)
         if _is_one(prompt):
-            return self._generate([self.encode(cast(Prompt, prompt))], how)[0]
+            return self.generate_tokens([self.encode(cast(Prompt, prompt))], how)[0]
         listed = [self.encode(cast(Prompt, p)) for p in cast("Sequence[Any]", prompt)]
-        return self._generate(listed, how) if listed else []
+        return self.generate_tokens(listed, how) if listed else []
 
     def chat(
         self, messages: Messages, options: GenerationOptions | None = None, **named: Any
@@ -229,9 +229,10 @@ class LLM:
             )
         return self.chat_template
 
-    def _generate(
+    def generate_tokens(
         self, prompts: Sequence[Sequence[int]], options: GenerationOptions
     ) -> list[Generation]:
+        """`generate` for prompts that are given as tokens."""
         if options.num_beams > 1:
             if options.logprobs is not None:
                 raise UsageError(

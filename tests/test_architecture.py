@@ -27,7 +27,7 @@ ARROWS = {
     "runtime": {"runtime", "plan", "ir"},
     "builder": {"builder", "compiler", "ir"},
     "api": {"api", "compiler", "runtime", "plan", "ir"},
-    "compat": {"compat", "api", "builder", "compiler", "ir"},
+    "compat": {"compat", "llm", "api", "builder", "compiler", "ir"},
     "serve": {"serve", "llm", "api", "runtime", "plan", "ir", ""},
     "llm": {"llm", "api", "builder", "compiler", "ir"},
     "quantization": {"quantization", "api", "compiler", "ir"},
@@ -63,6 +63,7 @@ FENCES = {
     "jinja2": ("llm/",),
     "llguidance": ("llm/constraint.py",),
     "torch": ("api/torch_backend.py", "api/torch_models.py"),
+    "optimum": ("compat/optimum_intel.py",),
 }
 # Import circles that may stay, each by one of its modules and its size. Imports that type checkers
 # alone see (TYPE_CHECKING) count as well.
