@@ -105,6 +105,7 @@ SHARED_CLASS_NAMES = {
     "Node": "OpenVINO's class, in compat/openvino/",
     "Tensor": "OpenVINO's class, in compat/openvino/",
     "Type": "OpenVINO's class, in compat/openvino/",
+    "Tokenizer": "OpenVINO GenAI's class, in compat/openvino_genai/",
     "Value": "an SSA value, as MLIR and LLVM both name it: of the graph, and of LLVM text",
     "VariableState": "OpenVINO's class, in compat/openvino/",
 }

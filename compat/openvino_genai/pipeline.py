@@ -29,7 +29,7 @@ class LLMPipeline(NamesNearest):
         **properties: Any,
     ) -> None:
         """`(path, device, **properties)`, or `(path, tokenizer, device, **properties)` as in
-        OpenVINO GenAI: the tokenizer beside the model is used in either case."""
+        OpenVINO GenAI: the model's own tokenizer is used in either case."""
         if isinstance(device, Tokenizer):
             device, more = (more[0] if more else "CPU"), more[1:]
         for given in more:  # a mapping of properties

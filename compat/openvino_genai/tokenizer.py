@@ -66,7 +66,11 @@ class Tokenizer(NamesNearest):
         check_messages(history)
         template = self.llm.chat_template
         if template is None:
-            raise UsageError("the model has no chat template", where=self.llm.config.name)
+            raise UsageError(
+                "the model has no chat template",
+                where=self.llm.config.name,
+                expected="a model that is trained for conversations",
+            )
         return template.render(history, add_generation_prompt)
 
     def get_eos_token_id(self) -> int:
