@@ -15,6 +15,11 @@ from ...ir.dtype import DType
 from ...ir.op import Array
 from ..architectures.matrix import FloatMatrix, GroupedMatrix, Matrix
 
+# Values of 4-bit codes: of IQ4_NL and IQ4_XS, and twice those of MXFP4 (E2M1).
+_IQ4_VALUES = np.array(
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8
+)
+_E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 _FLOATS = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": DType.bf16.numpy}
 
 
@@ -144,7 +149,57 @@ def _q6_k(data: Array, shape: tuple[int, ...]) -> GroupedMatrix:
     return _make("Q6_K", signed, DType.i8, 16, scale, shape)
 
 
+def _two_bits(quants: Array) -> Array:
+    """Bits 0 and 1 of 32 bytes, then their bits 2 and 3, 4 and 5, 6 and 7; then of the next 32."""
+    shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
+    return ((quants.reshape(len(quants), -1, 1, 32) >> shifts) & 3).reshape(len(quants), -1)
+
+
+def _q2_k(data: Array, shape: tuple[int, ...]) -> GroupedMatrix:
+    packed, quants, factor, floor = _split(data, 16, 64, 2, 2)
+    scale = _halves(factor) * (packed & 15).astype(np.float32)
+    offset = -_halves(floor) * (packed >> 4).astype(np.float32)
+    return _make("Q2_K", _two_bits(quants), DType.u8, 16, scale, shape, offset=offset)
+
+
+def _q3_k(data: Array, shape: tuple[int, ...]) -> GroupedMatrix:
+    high, quants, packed, factor = _split(data, 32, 64, 12, 2)
+    low, top = packed[:, None, :8], packed[:, None, 8:]
+    low = (low >> np.array([0, 4], np.uint8)[:, None]).reshape(-1, 16) & 15
+    top = (top >> np.array([0, 2, 4, 6], np.uint8)[:, None]).reshape(-1, 16) & 3
+    scale = _halves(factor) * ((low | top << np.uint8(4)).astype(np.float32) - 32)
+    # Bit j of byte i is the third bit of element i of the j-th 32 elements; 0 subtracts 4.
+    shifts = np.arange(8, dtype=np.uint8)[None, :, None]
+    third = ((high[:, None, :] >> shifts) & 1).reshape(len(high), -1)
+    signed = (_two_bits(quants) | third << np.uint8(2)).astype(np.int8) - np.int8(4)
+    return _make("Q3_K", signed.view(np.uint8), DType.i8, 16, scale, shape)
+
+
+def _iq4_nl(data: Array, shape: tuple[int, ...]) -> GroupedMatrix:
+    scale, quants = _split(data, 2, 16)
+    codes = _IQ4_VALUES[_nibbles(quants, 16)].view(np.uint8)
+    return _make("IQ4_NL", codes, DType.i8, 32, _halves(scale), shape)
+
+
+def _iq4_xs(data: Array, shape: tuple[int, ...]) -> GroupedMatrix:
+    factor, high, low, quants = _split(data, 2, 2, 4, 128)
+    upper = np.ascontiguousarray(high).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16)
+    lower = (low[:, :, None] >> np.array([0, 4], np.uint8)).reshape(-1, 8) & 15
+    scale = _halves(factor) * ((lower | (upper & 3) << 4).astype(np.float32) - 32)
+    codes = _IQ4_VALUES[_nibbles(quants, 16)].view(np.uint8)
+    return _make("IQ4_XS", codes, DType.i8, 32, scale, shape)
+
+
+def _mxfp4(data: Array, shape: tuple[int, ...]) -> GroupedMatrix:
+    exponent, quants = _split(data, 1, 16)
+    # Half of 2^(x - 127): the codes are doubled.
+    scale = np.ldexp(np.float32(1), exponent.astype(np.int32) - 128)
+    codes = _E2M1_DOUBLED[_nibbles(quants, 16)].view(np.uint8)
+    return _make("MXFP4", codes, DType.i8, 32, scale, shape)
+
+
 _READERS: dict[str, Callable[[Array, tuple[int, ...]], GroupedMatrix]] = {
     "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0,
-    "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k,
+    "Q2_K": _q2_k, "Q3_K": _q3_k, "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k,
+    "IQ4_NL": _iq4_nl, "IQ4_XS": _iq4_xs, "MXFP4": _mxfp4,
 }  # fmt: skip
