@@ -79,6 +79,12 @@ class InferRequest:
         with self._exclusive_state() as state:
             state.trim(axis, size)
 
+    def drop_state(self, axis: int, count: int) -> None:
+        """Forget the first `count` positions along an axis of every variable: those that a sliding
+        window has left. InputError for an axis that a value lacks."""
+        with self._exclusive_state() as state:
+            state.drop(axis, count)
+
     def state_views(self) -> list[NDArray[Any]]:
         """The variables' values without a copy, in the model's order: what is written there is what
         the next run reads. They are valid up to the next run. InputError before the first run."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..api.infer_request import ATTENTION_BLOCK_KEYS
 from ..ir.errors import InputError, ModelFormatError
 from .cache_storage import KVCache, require_cache_reads, store_cache
 from .cut_logits import HIDDEN, POSITIONS, cut_logits
@@ -20,6 +21,8 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 _INPUTS: Final = ("input_ids", "attention_mask", "position_ids", "beam_idx")
 _NEEDED: Final = ("input_ids", "attention_mask")
+# Tokens that a cache with a window can forget at any time: wrong guesses of one run.
+MAX_TRIMMED: Final = 64
 
 
 class Decoder:
@@ -28,6 +31,7 @@ class Decoder:
     chunk: positions that one run reads at most; a longer prompt takes several runs. read_again:
     how to read the model once more; where it is given, the model is consumed, and its weights are
     held once, as kernels read them. kv_cache: the form of keys and values (cache_storage.py).
+    window: where every layer has this window, caches keep little more than its keys.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Decoder:
         chunk: int = 512,
         kv_cache: KVCache = "f32",
         activations: str = "f32",
+        window: int | None = None,
     ) -> None:
         from ..api import compile_model
         from ..api.compiled_model import compile_with_options
@@ -47,7 +52,7 @@ class Decoder:
         from ..compiler.model import Origin
         from ..compiler.options import Options
 
-        self.chunk = chunk
+        self.chunk, self.window = chunk, window
         self.kv_cache: KVCache = kv_cache
         cut = store_cache(cut_logits(model), kv_cache)
         inputs = {p.name for p in cut.inputs}
@@ -76,9 +81,9 @@ class Decoder:
         self.net = compile_with_options(held.pop, options, num_threads, max_memory=max_memory)
         require_cache_reads(self.net.plan, kv_cache)
 
-    def start(self, rows: int = 1) -> TokenCache:
-        """An empty cache of this many rows."""
-        return TokenCache(self, rows)
+    def start(self, rows: int = 1, *, whole: bool = False) -> TokenCache:
+        """An empty cache of this many rows. whole: it keeps positions that a window has left."""
+        return TokenCache(self, rows, None if whole else self.window)
 
     def run(
         self,
@@ -106,18 +111,23 @@ class Decoder:
 
 class TokenCache:
     """Rows of tokens whose keys and values a request holds. Rows of different lengths are padded
-    on the left: `mask` i64 [rows, columns] is 1 where there is a token."""
+    on the left: `mask` i64 [rows, columns] is 1 where there is a token.
 
-    def __init__(self, decoder: Decoder, rows: int) -> None:
-        self._decoder = decoder
+    With a window, columns that it has left are dropped, in whole blocks of attention: sums of
+    others do not change. `mask` begins behind the dropped ones; `columns` counts them."""
+
+    def __init__(self, decoder: Decoder, rows: int, window: int | None = None) -> None:
+        self._decoder, self._window = decoder, window
+        self._dropped = 0
+        self._dropped_tokens: Integers = np.zeros((rows, 1), np.int64)
         self._request = decoder.net.create_infer_request()
         self.mask: Integers = np.zeros((rows, 0), np.int64)
         self._order: npt.NDArray[np.int32] = np.arange(rows, dtype=np.int32)
 
     @property
     def columns(self) -> int:
-        """Positions that the cache holds, padding included."""
-        return self.mask.shape[1]
+        """Positions that the cache has read, padding included."""
+        return self._dropped + self.mask.shape[1]
 
     @property
     def nbytes(self) -> int:
@@ -145,17 +155,40 @@ class TokenCache:
         """The rows of the cache from the next run on: row i continues what was row rows[i]."""
         self._order = self._order[list(rows)]
         self.mask = self.mask[list(rows)]
+        self._dropped_tokens = self._dropped_tokens[list(rows)]
 
-    def trim(self, columns: int) -> None:
-        """Forget all positions from this one on."""
+    def trim(self, columns: int) -> int:
+        """Forget all positions from this one on. Returns the positions that are left: none where
+        the window of the next one was dropped."""
         if columns >= self.columns:
-            return
+            return self.columns
+        if self._window is not None and 0 < self._dropped and columns < self._count_needed():
+            columns = 0
         if columns == 0:
             self._request.reset_state()
             self._order = np.arange(len(self.mask), dtype=np.int32)
+            self._dropped, self._dropped_tokens = 0, np.zeros_like(self._dropped_tokens)
         else:
-            self._request.trim_state(2, columns)
-        self.mask = self.mask[:, :columns]
+            self._request.trim_state(2, columns - self._dropped)
+        self.mask = self.mask[:, : columns - self._dropped]
+        return columns
+
+    def _count_needed(self) -> int:
+        """The fewest positions to which a cache with dropped ones may be trimmed."""
+        return self._dropped + (self._window or 1) - 1
+
+    def _drop_columns(self) -> None:
+        """Drop the blocks that the window has left, even if MAX_TRIMMED tokens are forgotten."""
+        if self._window is None:
+            return
+        extra = self.mask.shape[1] - (self._window - 1) - MAX_TRIMMED
+        count = extra // ATTENTION_BLOCK_KEYS * ATTENTION_BLOCK_KEYS
+        if count <= 0:
+            return
+        self._request.drop_state(2, count)
+        self._dropped += count
+        self._dropped_tokens = self._dropped_tokens + self.mask[:, :count].sum(1, keepdims=True)
+        self.mask = self.mask[:, count:]
 
     def read(self, ids: Integers, valid: Integers | None = None, *, every: bool = False) -> Floats:
         """Append tokens i64 [rows, columns] to the cache, in chunks. Returns logits f32
@@ -187,11 +220,12 @@ class TokenCache:
     def _run(self, ids: Integers, valid: Integers, last: int) -> Any:
         """One run over new columns, with the logits of the last `last` of them."""
         mask = np.concatenate([self.mask, valid], axis=1)
-        before = self.mask.sum(axis=1, keepdims=True)
+        before = self._dropped_tokens + self.mask.sum(axis=1, keepdims=True)
         positions = np.maximum(before + np.cumsum(valid, axis=1) - 1, 0)
         outputs = self._decoder.run(
             self._request, ids, mask, positions, order=self._order, last=last
         )
         self.mask = mask
         self._order = np.arange(len(ids), dtype=np.int32)
+        self._drop_columns()
         return outputs

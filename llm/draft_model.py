@@ -42,8 +42,7 @@ class DraftModel:
     def _read(self, tokens: Sequence[int]) -> Any:
         """Logits f32 [V] behind the last token. What the cache shares with the text stays."""
         shared = count_shared_tokens(self._known, tokens)
-        shared = min(shared, len(tokens) - 1, self._cache.columns)
-        self._cache.trim(shared)
+        shared = self._cache.trim(min(shared, len(tokens) - 1, self._cache.columns))
         del self._known[shared:]
         try:
             return self._cache.read(np.array([tokens[shared:]], np.int64))[0, -1]

@@ -253,7 +253,7 @@ class StreamedText:
         clock, row = self._clock, self._row
         # The last token of the prompt is read in any case: its logits choose the first token.
         shared = min(count_shared_tokens(self.tokens_read, self._prompt), len(self._prompt) - 1)
-        self._cache.trim(shared)
+        shared = self._cache.trim(shared)
         del self.tokens_read[shared:]
         clock.cached = shared
         clock.begin()

@@ -25,7 +25,8 @@ Weights = Literal["stored", "f32"]
 class ModelConfig:
     """Sizes and special tokens. left_padding: rows of a batch may be padded on the left; without it
     they have one length. context_length: the most tokens that positions are trained for;
-    sliding_window: keys that a layer with a window sees, None where no layer has one."""
+    sliding_window: keys that a layer with a window sees, None where no layer has one;
+    cache_window: the same where every layer has it."""
 
     name: str
     architecture: str
@@ -38,6 +39,7 @@ class ModelConfig:
     eos_token_ids: tuple[int, ...] = ()
     bos_token_id: int | None = None
     sliding_window: int | None = None
+    cache_window: int | None = None
     left_padding: bool = True
 
 

@@ -85,6 +85,7 @@ class LLM:
             chunk=chunk,
             kv_cache=kv_cache,
             activations=activations,
+            window=self.config.cache_window,
         )
         self.settings = TextSettings(
             self.tokenizer,

@@ -64,6 +64,12 @@ class DecoderFeatures:
     score_cap: float = 0.0
     logit_cap: float = 0.0
 
+    @property
+    def common_window(self) -> int | None:
+        """The window of every layer, None where one has another or none."""
+        found = set(self.windows)
+        return found.pop() if len(found) == 1 else None
+
 
 class DecoderWeights(Protocol):
     """Weights by GGUF's names (`blk.0.attn_q.weight`), rows of queries and keys in the order that

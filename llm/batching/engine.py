@@ -256,7 +256,7 @@ class GenerationEngine:
         if self._prefill is None:
             if not self._waiting or len(self._running) >= self._max_rows:
                 return
-            cache = self._decoder.start()
+            cache = self._decoder.start(whole=True)
             with self._changed:
                 task = self._waiting.popleft()
                 task.queue_seconds = time.perf_counter() - task.submitted

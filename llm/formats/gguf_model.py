@@ -85,6 +85,7 @@ def read_gguf_model(
 
         model = build_decoder(decoder, tensors, name)
         model.origin = Origin(reload, file.files)
+        config = replace(config, cache_window=decoder.common_window)
         return LanguageModel(
             model, tokenizer, read_chat_template(metadata), config, dict(tensors.forms)
         )

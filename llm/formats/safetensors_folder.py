@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,7 @@ def read_safetensors_folder(
     model, tensors = build()
     model.origin = Origin(lambda: build()[0], tuple(s for f in tensors.files for s in f.files))
     sizes = read_model_config(folder, config, decoder)
+    sizes = replace(sizes, cache_window=decoder.common_window)
     tokenizer = read_tokenizer(folder, sizes.vocabulary)
     return LanguageModel(model, tokenizer, read_chat_template(folder), sizes, dict(tensors.forms))
 

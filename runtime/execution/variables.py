@@ -132,22 +132,44 @@ class VariableStore:
 
     def trim(self, axis: int, size: int) -> None:
         """Cut every value that is longer along an axis, as callers see it, down to this size."""
-        for variable, value in zip(self.variables, self.values, strict=True):
-            if value is not None and not (0 <= axis < value.ndim and size >= 0):
-                raise InputError(
-                    f"variable {variable.name!r} cannot be trimmed",
-                    got=f"axis {axis}, size {size}",
-                    expected=f"an axis from 0 to {value.ndim - 1}, and a size from 0 up",
-                )
+        self._require_axis("trimmed", axis, size)
         for n, value in enumerate(self.values):
             if value is None:
                 continue
-            axes = self.variables[n].axes
-            at = axes.index(axis) if axes else axis
+            at = self._stored_axis(n, axis)
             if at == 0:  # a shorter beginning of the same memory
                 self.values[n] = value[:size]
             elif value.shape[at] > size:
                 self.values[n] = np.take(value, range(size), at)
+
+    def drop(self, axis: int, count: int) -> None:
+        """Forget the first `count` positions of every value along an axis, as callers see it. The
+        others move to the begin of the same memory."""
+        self._require_axis("shortened", axis, count)
+        for n, value in enumerate(self.values):
+            if value is None:
+                continue
+            at = self._stored_axis(n, axis)
+            kept = np.delete(value, slice(count), at)
+            if at == 0:
+                self.values[n] = found = value[: len(kept)]
+                found[...] = kept
+            else:
+                self.values[n] = kept
+
+    def _stored_axis(self, number: int, axis: int) -> int:
+        axes = self.variables[number].axes
+        return axes.index(axis) if axes else axis
+
+    def _require_axis(self, done: str, axis: int, size: int) -> None:
+        """InputError where a value lacks an axis, or a size is below 0."""
+        for variable, value in zip(self.variables, self.values, strict=True):
+            if value is not None and not (0 <= axis < value.ndim and size >= 0):
+                raise InputError(
+                    f"variable {variable.name!r} cannot be {done}",
+                    got=f"axis {axis}, size {size}",
+                    expected=f"an axis from 0 to {value.ndim - 1}, and a size from 0 up",
+                )
 
     def load(self, slots: list[Any]) -> None:
         """At the begin of a run: the variables' slots take their values. Inputs have theirs."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 import weakref
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from irc_compiler import ops
 from irc_compiler.ir.errors import InputError, ModelFormatError
 from irc_compiler.ir.ops import Constant
+from irc_compiler.llm import read_language_model
 from irc_compiler.llm.decoder import Decoder
 from support.models.reference_generation import all_logits, tiny_llm
 from support.models.tiny_decoder import decoder_model
+from support.models.tiny_language_models import write_folder
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 
@@ -78,3 +84,51 @@ def test_weights_of_a_model_that_can_be_read_again_are_held_once() -> None:
     kept = Decoder(decoder_model(seed=5), num_threads=1)
     found, wanted = (d.start().read(np.array([TOKENS])) for d in (decoder, kept))
     np.testing.assert_array_equal(found, wanted)
+
+
+@cache
+def window_decoders(form: Any = "f32") -> tuple[Decoder, Decoder]:
+    """A decoder whose layers see 7 keys, with a cache of all positions and one of the window."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_folder(Path(folder) / "mistral", "mistral")
+        found = [read_language_model(path) for _ in range(2)]
+    assert found[0].config.cache_window == 7
+    options = {"num_threads": 1, "kv_cache": form}
+    return Decoder(found[0].model, **options), Decoder(found[1].model, window=7, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["f32", "f16"])
+def test_a_cache_keeps_the_window_only_and_the_same_logits(form: Any) -> None:
+    tokens = np.random.default_rng(0).integers(0, 90, (2, 420))
+    valid = np.ones_like(tokens)
+    valid[1, :50] = 0
+    whole, short = (d.start(2) for d in window_decoders(form))
+    for part in (slice(0, 140), slice(140, 141), slice(141, 400)):
+        found, wanted = (c.read(tokens[:, part], valid[:, part]) for c in (short, whole))
+        np.testing.assert_array_equal(found, wanted)
+    assert short.columns == whole.columns == 400
+    assert short.state_views()[0].shape[2] == 144, "blocks of 128 of the 400 are gone"
+    for each in (short, whole):
+        assert each.trim(336 + 6) == 342
+        each.select([1, 0])
+    for at in range(342, 420):
+        found, wanted = (c.read(tokens[:, at : at + 1]) for c in (short, whole))
+        np.testing.assert_array_equal(found, wanted)
+    assert short.nbytes < whole.nbytes / 2
+
+
+def test_a_window_that_was_dropped_is_read_again() -> None:
+    tokens = np.random.default_rng(0).integers(0, 90, (1, 300))
+    whole, short = (d.start() for d in window_decoders())
+    whole.read(tokens[:, :100])
+    wanted = whole.read(tokens[:, 100:101])
+    short.read(tokens)
+    assert short.state_views()[0].shape[2] == 300 - 128
+    assert short.trim(134) == 134 and short.trim(133) == 0 and short.columns == 0
+    assert short.trim(9) == 0
+    short.read(tokens[:, :100])
+    np.testing.assert_array_equal(short.read(tokens[:, 100:101]), wanted)
+    kept = window_decoders()[1].start(whole=True)
+    kept.read(tokens)
+    assert kept.state_views()[0].shape[2] == 300

@@ -107,6 +107,22 @@ def test_trimmed_rows_are_overwritten() -> None:
     )
 
 
+def test_first_rows_are_dropped_where_they_are() -> None:
+    request = wide_net().create_infer_request()
+    step(request, 0, [[1, 2] * 32 + [9, 9, 9]])
+    whole = [s.state for s in request.query_state()]
+    before = [v.ctypes.data for v in request.state_views()]
+    request.drop_state(2, 3)
+    for variable, value in zip(request.query_state(), whole, strict=True):
+        np.testing.assert_array_equal(variable.state, value[:, :, 3:])
+    assert [v.ctypes.data for v in request.state_views()] == before
+    step(request, 64, [[5]])
+    for variable, value in zip(request.query_state(), whole, strict=True):
+        np.testing.assert_array_equal(variable.state[:, :, :64], value[:, :, 3:])
+    with pytest.raises(irc.Error, match="cannot be shortened"):
+        request.drop_state(9, 1)
+
+
 def test_lengths_that_differ_are_refused() -> None:
     request = wide_net().create_infer_request()
     step(request, 0, [[1, 2, 3]])
