@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimum.intel import OVModelForCausalLM as _OVModelForCausalLM
+from optimum.intel import (  # pyright: ignore[reportMissingImports]
+    OVModelForCausalLM as _OVModelForCausalLM,
+)
 
 from .openvino import Core
 
