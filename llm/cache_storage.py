@@ -1,4 +1,4 @@
-"""Store keys and values of a decoder in fewer bits: f16, bf16, or u8 by token and head.
+"""Store keys and values of a decoder in fewer bits: f16 or bf16.
 
 A variable that a Concat extends becomes one of the narrow type. New rows are converted before they
 are appended, and what reads keys or values reads a conversion of the variable: attention makes it
