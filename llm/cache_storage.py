@@ -20,7 +20,7 @@ from ..ir.ops import Assign, Concat, Convert, Gather, ReadValue
 from ..ir.types import TensorType
 
 if TYPE_CHECKING:
-    from ..plan.plan import Plan
+    from ..api import CompiledModel
 
 KVCache = Literal["f32", "f16", "bf16"]
 FORMS: Final = get_args(KVCache)
@@ -57,11 +57,12 @@ def store_cache(model: Model, form: KVCache) -> Model:
     return Model(graph)
 
 
-def require_cache_reads(plan: Plan, form: KVCache) -> None:
+def require_cache_reads(net: CompiledModel, form: KVCache) -> None:
     """UnsupportedOperationError unless attention itself reads every variable in this form: a copy
     in f32 for each token would cost more than the form saves."""
     if form == "f32":
         return
+    plan = net.plan
     specs = [step.spec for step in plan.kernel_steps() if step.spec.family == "attention"]
     read = sum(o.dtype is DType(form) for s in specs for o in s.operands()[1:3])
     types = [plan.slots[v.slot] for v in plan.variables]

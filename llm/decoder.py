@@ -71,7 +71,7 @@ class Decoder:
                 max_memory=max_memory,
                 activations=cast(Any, activations),
             )
-            require_cache_reads(self.net.plan, kv_cache)
+            require_cache_reads(self.net, kv_cache)
             return
         model.graph.clear()
         origin = Origin(lambda: store_cache(cut_logits(read_again()), kv_cache), ())
@@ -79,7 +79,7 @@ class Decoder:
         del cut
         options = Options(activations=activations)
         self.net = compile_with_options(held.pop, options, num_threads, max_memory=max_memory)
-        require_cache_reads(self.net.plan, kv_cache)
+        require_cache_reads(self.net, kv_cache)
 
     def start(self, rows: int = 1, *, whole: bool = False) -> TokenCache:
         """An empty cache of this many rows. whole: it keeps positions that a window has left."""

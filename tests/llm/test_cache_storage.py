@@ -122,4 +122,4 @@ def test_what_else_reads_a_cache_is_refused() -> None:
     model = store_cache(ops.model({"logits": grown * 2.0}), "f16")
     found = irc.compile_model(model, num_threads=1)
     with pytest.raises(UnsupportedOperationError, match="does not read a cache of this form"):
-        require_cache_reads(found.plan, "f16")
+        require_cache_reads(found, "f16")
