@@ -10,7 +10,8 @@ import numpy as np
 from ..ir.errors import UsageError
 
 if TYPE_CHECKING:
-    from .llm import LLM
+    from .decoder import Decoder
+    from .tokenizer import Tokenizer
 
 # Tokens that a draft model guesses per run of the model, where the caller gives no number.
 DRAFT_TOKENS: Final = 4
@@ -22,10 +23,10 @@ class DraftModel:
     A text of another model may be longer than the draft's context: guesses end there.
     """
 
-    def __init__(self, draft: LLM, vocabulary: int) -> None:
+    def __init__(self, decoder: Decoder, context_length: int, vocabulary: int) -> None:
         """vocabulary: tokens of the model that verifies the guesses."""
-        self._cache = draft.decoder.start()
-        self._context_length = draft.settings.context_length
+        self._cache = decoder.start()
+        self._context_length = context_length
         self._vocabulary = vocabulary
         self._known: list[int] = []
 
@@ -50,15 +51,14 @@ class DraftModel:
             self._known = list(tokens[: self._cache.columns])
 
 
-def check_draft(model: LLM, draft: LLM) -> None:
-    """UsageError unless both models number the same tokens alike."""
-    mine, others = model.tokenizer, draft.tokenizer
-    if mine is not others and mine.tokens() != others.tokens():
+def check_draft(model: Tokenizer, draft: Tokenizer, name: str) -> None:
+    """UsageError unless both tokenizers number the same tokens alike. name: of the draft model."""
+    if model is not draft and model.tokens() != draft.tokens():
         raise UsageError(
             "the draft model has other tokens than the model",
-            where=draft.config.name,
-            got=f"{others.vocabulary} tokens",
-            expected=f"the {mine.vocabulary} tokens of {model.config.name}, with equal numbers",
+            where=name,
+            got=f"{draft.vocabulary} tokens",
+            expected=f"the {model.vocabulary} tokens of the model, with equal numbers",
             fix="use a smaller model of the same family",
         )
 

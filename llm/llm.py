@@ -105,7 +105,7 @@ class LLM:
             )
         self.draft = draft
         if draft is not None:
-            check_draft(self, draft)
+            check_draft(self.tokenizer, draft.tokenizer, draft.config.name)
 
     def generate(
         self,
@@ -156,7 +156,10 @@ class LLM:
         return StreamedText(cache, self.settings, tokens, options, draft=self._start_draft())
 
     def _start_draft(self) -> DraftModel | None:
-        return None if self.draft is None else DraftModel(self.draft, self.config.vocabulary)
+        if self.draft is None:
+            return None
+        context_length = self.draft.settings.context_length
+        return DraftModel(self.draft.decoder, context_length, self.config.vocabulary)
 
     def session(self, system: str | None = None) -> ChatSession:
         """A conversation that keeps its cache between turns. system: the system message."""

@@ -40,18 +40,18 @@ def test_texts_are_those_without_a_draft(sizes: dict[str, int], options: dict[st
 
 
 def test_a_draft_guesses_its_own_greedy_text() -> None:
-    draft = DraftModel(tiny_llm(), 32)
+    draft = DraftModel(tiny_llm().decoder, 128, 32)
     prompt = tiny_llm().encode("hello world")
     text = greedy(prompt, 6)
     assert draft.guess(prompt, 6)[: len(text)] == text
     assert draft.guess([*prompt, *text[:2]], 2) == text[2:4]
-    assert draft.guess([*prompt[:-1], 3], 3) == DraftModel(tiny_llm(), 32).guess(
+    assert draft.guess([*prompt[:-1], 3], 3) == DraftModel(tiny_llm().decoder, 128, 32).guess(
         [*prompt[:-1], 3], 3
     )
     assert draft.guess(prompt, 0) == []
     assert len(draft.guess([3] * 126, 9)) == 2, "its context ends at 128 tokens"
     assert draft.guess([3] * 200, 9) == []
-    assert max(DraftModel(tiny_llm(), 5).guess(prompt, 9)) < 5
+    assert max(DraftModel(tiny_llm().decoder, 128, 5).guess(prompt, 9)) < 5
 
 
 def test_right_guesses_save_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +85,12 @@ def test_a_session_drafts_and_batches_stay_rows() -> None:
 
 
 def test_a_draft_that_is_interrupted_guesses_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    draft, prompt, run = DraftModel(tiny_llm(), 32), tiny_llm().encode("hello world"), Decoder.run
-    wanted = DraftModel(tiny_llm(), 32).guess(prompt, 5)
+    draft, prompt, run = (
+        DraftModel(tiny_llm().decoder, 128, 32),
+        tiny_llm().encode("hello world"),
+        Decoder.run,
+    )
+    wanted = DraftModel(tiny_llm().decoder, 128, 32).guess(prompt, 5)
     draft.guess(prompt, 2)
 
     def interrupt(*arguments: Any, **named: Any) -> Any:
