@@ -1,4 +1,4 @@
-"""Full matches of a regular expression with a bound on the work.
+"""Matches of a regular expression with a bound on the work.
 
 google-re2, where it is installed, matches in linear time. Python's `re` backtracks: without
 google-re2 an upper bound of the ways in which the pattern may take a text decides, before the first
@@ -30,23 +30,30 @@ _INSTALL = "install google-re2 (pip install google-re2), which matches in linear
 def match_fully(pattern: str, texts: Sequence[str]) -> list[bool]:
     """Whether the pattern matches the whole of each text. ExecutionError for a pattern that is not
     one, and where Python's `re` might need more than MAX_STEPS."""
+    compiled = compile_bounded(pattern, texts)
+    return [compiled.fullmatch(text) is not None for text in texts]
+
+
+def compile_bounded(pattern: str, texts: Sequence[str], starts: int = 1) -> Any:
+    """The compiled pattern, for matches in these texts that begin at so many positions in each
+    (0: at every one). Errors as of match_fully."""
     try:
         re2 = import_module("re2")
     except ImportError:
-        return _match_by_backtracking(pattern, texts)
+        return _compile_backtracking(pattern, texts, starts)
     try:
-        return [re2.fullmatch(pattern, text) is not None for text in texts]
+        return re2.compile(pattern)
     except re2.error as error:
         raise _invalid(pattern, error) from error
 
 
-def _match_by_backtracking(pattern: str, texts: Sequence[str]) -> list[bool]:
+def _compile_backtracking(pattern: str, texts: Sequence[str], starts: int) -> Any:
     try:
         tree, compiled = _parser.parse(pattern), re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise _invalid(pattern, error) from error
     ways = {n: count_ways(tree, n) for n in {len(text) for text in texts}}
-    steps = sum(ways[len(text)] + len(text) for text in texts)
+    steps = sum((ways[len(text)] + len(text)) * (starts or len(text) or 1) for text in texts)
     if steps > MAX_STEPS:
         longest = max(map(len, texts))
         raise ExecutionError(
@@ -55,7 +62,7 @@ def _match_by_backtracking(pattern: str, texts: Sequence[str]) -> list[bool]:
             expected=f"at most {MAX_STEPS} steps of backtracking",
             fix=_INSTALL,
         )
-    return [compiled.fullmatch(text) is not None for text in texts]
+    return compiled
 
 
 def _invalid(pattern: str, error: Exception) -> ExecutionError:

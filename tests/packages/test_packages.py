@@ -48,6 +48,11 @@ PACKAGES = {
     # Without its dependencies: they decode audio; the model needs none of them.
     "basic-pitch": Package("basic_pitch_notes.py", ("--no-deps", "basic-pitch")),
     "faster-whisper": Package("faster_whisper_vad.py", ("faster-whisper",)),
+    # The last release whose wheel has its models.
+    "openwakeword": Package("openwakeword_scores.py", ("openwakeword==0.4.0",)),
+    "onnx-asr": Package("onnx_asr_features.py", ("onnx-asr",)),
+    # Without librosa, which reads audio files.
+    "speechmos": Package("speechmos_scores.py", ("--no-deps", "speechmos", "tqdm")),
     "swift-f0": Package("swift_f0_pitch.py", ("swift-f0",)),
     "skl2onnx": Package(
         "sklearn_forests.py",

@@ -10,6 +10,11 @@ from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.types import TensorType, Type
 from ..xml.text import shorten_text
 
+# Why a whole domain is not read.
+_DOMAIN_REASONS = {
+    "com.microsoft.nchwc": "weights in the blocks of the processor that onnxruntime ran on: save "
+    "the model again with graph_optimization_level ORT_ENABLE_EXTENDED",
+}
 _MAX_LISTED = 50
 _MAX_EXAMPLES = 3
 
@@ -33,7 +38,10 @@ class Unsupported:
     ) -> None:
         """Record one node. `version` None: the model imports no operator set of that domain."""
         operator_set = f"{shorten_text(domain)[1:-1] or 'ai.onnx'} {version or '(not imported)'}"
-        key = f"{shorten_text(op_type)[1:-1]} of {operator_set}", reason
+        key = (
+            f"{shorten_text(op_type)[1:-1]} of {operator_set}",
+            reason or _DOMAIN_REASONS.get(domain, ""),
+        )
         self.found.setdefault(key, []).append(f"{label}{_dtypes(types)}")
 
     def add_input(self, kind: str, label: str) -> None:

@@ -20,6 +20,7 @@ from ...op import Fact, Op, Port
 from ...types import SequenceType, TensorType, Type, parse_type
 from ..decode_image import decode_image
 from ..regex_match import match_fully
+from ..tokenize_text import tokenize
 from .sequences import refresh_symbols
 
 
@@ -96,9 +97,27 @@ class OnnxNode(Op):
         found = match_fully(self._text("pattern", ""), list(map(str, array.reshape(-1))))
         return np.array(found, bool).reshape(array.shape)
 
+    def _tokenize(self, texts: Any) -> Any:
+        """onnxruntime's Tokenizer, which onnx.reference does not have."""
+        attributes = {a.name: a for a in self._proto.attribute}
+        separators = attributes.get("separators")
+        numbers = {n: attributes[n].i for n in ("mincharnum", "mark") if n in attributes}
+        return tokenize(
+            texts,
+            self._text("pad_value", ""),
+            pattern=self._text("tokenexp", ""),
+            separators=[s.decode("utf-8", "replace") for s in separators.strings]
+            if separators
+            else [],
+            least=numbers.get("mincharnum", 1),
+            mark=bool(numbers.get("mark", 0)),
+        )
+
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.op_type == "RegexFullMatch":
             return (self._match(values[0]),)
+        if self.op_type == "Tokenizer":
+            return (self._tokenize(values[0]),)
         if self.op_type == "ImageDecoder":
             # onnx.reference does not bound the size, and returns gray images without channels.
             return (decode_image(values[0], self._text("pixel_format", "RGB")),)

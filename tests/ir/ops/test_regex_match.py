@@ -50,7 +50,9 @@ def test_re2_matches_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[tuple[str, str]] = []
     fake = types.ModuleType("re2")
     fake.error = ValueError  # type: ignore[attr-defined]
-    fake.fullmatch = lambda p, t: asked.append((p, t))  # type: ignore[attr-defined]
+    fake.compile = lambda p: types.SimpleNamespace(  # type: ignore[attr-defined]
+        fullmatch=lambda text: asked.append((p, text))
+    )
     monkeypatch.setitem(sys.modules, "re2", fake)
     assert match_fully("(a+)+$", [AS]) == [False]
     assert asked == [("(a+)+$", AS)]

@@ -9,8 +9,11 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+from .....ir.dims import symbol
+from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import OnnxNode as Reference
+from .....ir.types import TensorType
 from ..output_types import output_types
 from ..schemas import signature
 
@@ -46,6 +49,21 @@ def by_reference(n: ImportContext) -> list[Value]:
     if known is not None:
         n.seen |= n.attributes.keys() & known.attributes.keys()
     facts = [None if v is None else n.fact(v) for v in n.inputs]
+    types = output_types(n.proto, n.domain, n.version, facts)
+    return _add_node(n, [str(t) for t in types])
+
+
+def tokenizer(n: ImportContext) -> list[Value]:
+    """onnxruntime's Tokenizer: [..., C] texts to [..., C, D] words."""
+    n.seen |= {"mark", "mincharnum", "pad_value", "separators", "tokenexp"}
+    type_ = n.fact(n.input(0)).tensor
+    if type_.dtype is not DType.string or type_.shape is None:
+        raise n.unsupported_error(f"an input of {type_}")
+    return _add_node(n, [str(TensorType(type_.dtype, (*type_.shape, symbol("words"))))])
+
+
+def _add_node(n: ImportContext, types: list[str]) -> list[Value]:
+    """A reference node whose outputs have these types."""
     count = len(n.proto.output)
     while count > 1 and not n.proto.output[count - 1]:
         count -= 1
@@ -54,7 +72,7 @@ def by_reference(n: ImportContext) -> list[Value]:
         n.domain,
         base64.b64encode(n.proto.SerializeToString(deterministic=True)).decode(),
         (f"{n.domain}={n.version}",),
-        tuple(map(str, output_types(n.proto, n.domain, n.version, facts)[:count])),
+        tuple(types[:count]),
     )
     return n.add_all(op, *n.inputs)
 
@@ -75,5 +93,6 @@ def _table(domain: str, versions: dict[str, int]) -> dict[str, dict[int, ImportF
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     **_table("", _ONNX),
+    "com.microsoft::Tokenizer": {1: tokenizer},
     **_table("ai.onnx.preview.training", _TRAINING),
 }

@@ -399,3 +399,17 @@ def test_a_newer_operator_set_is_refused() -> None:
     model = model_of([node("Relu", ["x"], ["y"])], ["y"])
     model.opset_import[0].version = 1000
     refused(model, UnsupportedOperationError, "ai.onnx 1000", "upgrade the onnx package")
+
+
+def test_a_model_saved_for_one_processor_says_how_to_save_it() -> None:
+    """onnxruntime's last optimisation level writes weights in blocks of its processor's vectors."""
+    node = onnx.helper.make_node("ReorderOutput", ["x"], ["y"], domain="com.microsoft.nchwc")
+    ports = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 8, 4, 4])
+        for name in ("x", "y")
+    ]
+    graph = onnx.helper.make_graph([node], "g", ports[:1], ports[1:])
+    sets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft.nchwc", 1)]
+    model = onnx.helper.make_model(graph, opset_imports=sets)
+    with pytest.raises(UnsupportedOperationError, match="ORT_ENABLE_EXTENDED"):
+        read_onnx(model)
