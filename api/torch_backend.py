@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,9 @@ def compile_graph(graph_module: Any, example_inputs: Sequence[Any], **options: A
     """A callable for Dynamo's graph: the backend's entry point. `options` are irc's
     `num_threads` and `precision`, in torch.compile's `options`."""
     torch, _ = import_torch()
-    from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.aot_autograd import make_boxed_func
-    from torch.utils._python_dispatch import _disable_current_modes
-
+    aot_autograd = import_module("torch._dynamo.backends.common").aot_autograd
+    make_boxed_func = import_module("torch._functorch.aot_autograd").make_boxed_func
+    disable_current_modes = import_module("torch.utils._python_dispatch")._disable_current_modes
     chosen = options.get("options") or {}
     frozen = {
         n: value.detach()
@@ -57,7 +57,7 @@ def compile_graph(graph_module: Any, example_inputs: Sequence[Any], **options: A
 
     def compile_for_inference(graph: Any, inputs: Sequence[Any]) -> Any:
         # AOTAutograd computes with fake tensors; constants are real ones.
-        with torch.no_grad(), _disable_current_modes():
+        with torch.no_grad(), disable_current_modes():
             return make_boxed_func(_compile_aten(torch, graph, frozen, chosen))
 
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in example_inputs):
@@ -85,9 +85,10 @@ def _decompositions() -> Any:
         get_aot_decomposition_list,
         get_inf_decomposition_list,
     )
-    from torch._decomp import get_decompositions
 
-    return get_decompositions(get_inf_decomposition_list() + get_aot_decomposition_list())
+    return import_module("torch._decomp").get_decompositions(
+        get_inf_decomposition_list() + get_aot_decomposition_list()
+    )
 
 
 def _compile_aten(torch: Any, graph: Any, frozen: dict[int, Any], chosen: dict[str, Any]) -> Any:

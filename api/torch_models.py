@@ -6,6 +6,7 @@ torch and openvino are imported at the first call only; neither is a dependency 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from ..compiler import model as models
@@ -43,7 +44,7 @@ def _input_sizes(torch: Any, program: Any, model: Model) -> dict[str, list[int |
     that torch found equal have one name."""
     values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
     wanted = [values.get(name) for name in program.graph_signature.user_inputs]
-    tensors = [v for v in wanted if isinstance(v, torch.Tensor)]
+    tensors: list[Any] = [v for v in wanted if isinstance(v, torch.Tensor)]
     if len(tensors) != len(model.inputs):
         return {}
     return {
@@ -61,8 +62,7 @@ def _size(dim: Any) -> int | str | None:
 def import_torch() -> tuple[Any, Any]:
     """The modules torch and openvino. UsageError where one is not installed."""
     try:
-        import openvino
-        import torch
+        torch, openvino = import_module("torch"), import_module("openvino")
     except ImportError as error:
         raise UsageError(
             "models of torch need torch and OpenVINO's frontend for it",
