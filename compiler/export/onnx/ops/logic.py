@@ -25,8 +25,12 @@ def _not_equal(n: ExportContext) -> Exported:
 
 
 def _select(n: ExportContext) -> Exported:
-    """Element types that Where does not take (float8) pass through f32, which holds them."""
+    """Element types that Where does not take (float8) pass through f32, which holds them. Booleans
+    are written with And and Or: onnxruntime has no Where for them."""
     condition, dtype = n.input_as(0, DType.boolean), n.dtype(1)
+    if dtype is DType.boolean:
+        first = n.add("And", condition, n.input(1))
+        return n.add("Or", first, n.add("And", n.add("Not", condition), n.input(2)))
     if n.takes("Where", dtype, 1):
         return n.add("Where", condition, n.input(1), n.input(2))
     wide = DType.f32 if dtype.is_float else DType.i32

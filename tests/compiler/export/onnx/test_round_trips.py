@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import irc_compiler as irc
 import numpy as np
 import onnx
 import openvino as ov
@@ -152,6 +153,17 @@ def test_sample_irs(path: Path) -> None:
     found = run_onnxruntime(proto, inputs)
     wanted = interpret(graph, list(inputs.values()))
     compare(found, dict(zip(found, map(np.asarray, wanted), strict=True)))
+
+
+def test_a_selection_of_booleans_runs_in_onnxruntime() -> None:
+    """A causal mask of GPT-2's export is one: onnxruntime has no Where for booleans."""
+    x = irc.ops.parameter("x", [3, 4])
+    model = irc.ops.model(
+        {"y": irc.ops.where(irc.ops.greater(x, 0.0), irc.ops.equal(x, 1.0), irc.ops.less(x, -1.0))}
+    )
+    values = np.array([[1, 2, -1, -2]] * 3, np.float32)
+    found = run_onnxruntime(to_onnx_model(model.graph), {"x": values})
+    np.testing.assert_array_equal(found["y"], [[True, False, False, True]] * 3)
 
 
 def _symbols(proto: onnx.ModelProto) -> set[str]:
