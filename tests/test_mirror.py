@@ -54,6 +54,7 @@ TESTED_IN = {
     "compat/onnxruntime/settings.py": "compat/test_onnxruntime_settings.py",
     "compat/onnxruntime/*.py": "compat/test_onnxruntime_values.py",
     "compat/openvino/*.py": "compat/test_openvino_surface.py",
+    "compat/openvino_genai/*.py": "compat/openvino_genai/test_pipeline.py",
     "compiler/compressed_weights.py": "compiler/lowering/ops/test_weight_only_quant.py",
     "compiler/decompositions/quantized.py": "compiler/export/test_decompose.py",
     "compiler/export/expand_attention.py": "compiler/export/test_decompose.py",
