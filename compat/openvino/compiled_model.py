@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import api
 from ...api import CompiledModel as Net
+from ...api.model_source import Performance
 from ...ir.errors import UsageError
 from .model import Model
 from .ports import ConstOutput, HasPorts
@@ -90,10 +91,13 @@ class CompiledModel(HasPorts):
         return "\n".join(["<CompiledModel:", "inputs[", *ports, "]>"])
 
 
-def import_model(content: Any, properties: Mapping[str, Any], threads: int | None) -> CompiledModel:
+def import_model(
+    content: Any, properties: Mapping[str, Any], threads: int | None, performance: Performance
+) -> CompiledModel:
     """What `export_model` wrote: bytes, a stream or a Tensor."""
     if hasattr(content, "read"):
         content = content.read()
     elif hasattr(content, "data") and not isinstance(content, memoryview):
         content = content.data.tobytes()
-    return CompiledModel(Net.load(bytes(content), num_threads=threads), properties)
+    net = Net.load(bytes(content), num_threads=threads, performance=performance)
+    return CompiledModel(net, properties)

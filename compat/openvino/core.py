@@ -92,7 +92,9 @@ class Core(NamesNearest):
         """A compiled model that `export_model` wrote. Machine code in it is never run."""
         _check_device(device_name)
         properties = merge_properties(self._properties, config)
-        return import_model(model_stream, properties, compile_options(properties)["num_threads"])
+        options = compile_options(properties)
+        threads, performance = options["num_threads"], options["performance"]
+        return import_model(model_stream, properties, threads, performance)
 
     def query_model(
         self, model: Model, device_name: str = "CPU", config: Any = None

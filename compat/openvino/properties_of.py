@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from ...api import CompiledModel as Net
+from ...api.model_source import Performance
 from ...ir.errors import UsageError
 from ..warn import warn_once
 from .properties import log
@@ -19,7 +20,7 @@ from .types import Type
 _HEEDED: Mapping[str, tuple[str, ...] | None] = {
     "INFERENCE_NUM_THREADS": None,
     "INFERENCE_PRECISION_HINT": ("f32", "bf16", "float", "float32", "bfloat16", "", "dynamic"),
-    "PERFORMANCE_HINT": ("LATENCY", ""),
+    "PERFORMANCE_HINT": ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT", ""),
     "PERFORMANCE_HINT_NUM_REQUESTS": None,
     "NUM_STREAMS": ("1", "AUTO", "-1"),
     "EXECUTION_MODE_HINT": ("ACCURACY", "PERFORMANCE"),
@@ -81,7 +82,13 @@ def compile_options(properties: Mapping[str, Any]) -> dict[str, Any]:
         "precision": "bf16" if "bf" in hint else "f32",
         "num_threads": int(properties.get("INFERENCE_NUM_THREADS") or 0) or None,
         "denormals": _DENORMALS.get(str(properties.get("CPU_DENORMALS_OPTIMIZATION"))),
+        "performance": _performance(properties),
     }
+
+
+def _performance(properties: Mapping[str, Any]) -> Performance:
+    many = "THROUGHPUT" in _text_of(properties.get("PERFORMANCE_HINT", ""))
+    return "throughput" if many else "latency"
 
 
 def describe_device(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,12 +125,12 @@ def describe_model(net: Net, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Every property of a compiled model."""
     facts = {
         "NETWORK_NAME": net.plan.name,
-        "OPTIMAL_NUMBER_OF_INFER_REQUESTS": 1,
-        "NUM_STREAMS": 1,
-        "INFERENCE_NUM_THREADS": net.stats().threads,
+        "OPTIMAL_NUMBER_OF_INFER_REQUESTS": net.calls_at_a_time,
+        "NUM_STREAMS": net.calls_at_a_time,
+        "INFERENCE_NUM_THREADS": net.stats().threads * net.calls_at_a_time,
         "PERF_COUNT": False,
         "INFERENCE_PRECISION_HINT": Type.bf16 if net.plan.precision == "bf16" else Type.f32,
-        "PERFORMANCE_HINT": PerformanceMode.LATENCY,
+        "PERFORMANCE_HINT": PerformanceMode[_performance(properties).upper()],
         "EXECUTION_MODE_HINT": ExecutionMode.PERFORMANCE,
         "EXECUTION_DEVICES": ["CPU"],
         "CPU_DENORMALS_OPTIMIZATION": net.plan.denormals.flush,

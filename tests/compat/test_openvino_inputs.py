@@ -194,7 +194,7 @@ def test_rt_info_is_read_set_and_saved(ov: Any, tmp_path: Path) -> None:
 def test_properties_without_effect_warn_once() -> None:
     forget_warnings()
     core = stand_in.Core()
-    config = {**CONFIG, "PERFORMANCE_HINT": "THROUGHPUT", "NUM_STREAMS": 4, "CACHE_DIR": "/x"}
+    config = {**CONFIG, "PERFORMANCE_HINT": "UNKNOWN", "NUM_STREAMS": 4, "CACHE_DIR": "/x"}
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         core.compile_model(DIGITS, "CPU", config)
@@ -202,10 +202,23 @@ def test_properties_without_effect_warn_once() -> None:
         core.compile_model(DIGITS, "CPU", {"INFERENCE_PRECISION_HINT": openvino.Type.f32})
         core.compile_model(DIGITS, "CPU", {"INFERENCE_PRECISION_HINT": stand_in.Type.f32})
     texts = [str(w.message) for w in found]
-    for option in ("PERFORMANCE_HINT=THROUGHPUT", "NUM_STREAMS=4", "CACHE_DIR"):
+    for option in ("PERFORMANCE_HINT=UNKNOWN", "NUM_STREAMS=4", "CACHE_DIR"):
         assert sum(option in text for text in texts) == 1, texts
     assert len(texts) == 3 and all(w.filename == __file__ for w in found)
     forget_warnings()
+
+
+def test_throughput_hint() -> None:
+    """As many requests of one thread each as the property gives threads."""
+    config = {"INFERENCE_NUM_THREADS": 3, "PERFORMANCE_HINT": "THROUGHPUT"}
+    net = stand_in.Core().compile_model(DIGITS, "CPU", config)
+    again = stand_in.Core().import_model(net.export_model(), "CPU", config)
+    for one in (net, again):
+        assert one.net.session.num_threads == 1
+        assert one.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS") == 3
+        assert one.get_property("NUM_STREAMS") == one.get_property("INFERENCE_NUM_THREADS") == 3
+        assert one.get_property("PERFORMANCE_HINT").name == "THROUGHPUT"
+        assert len(stand_in.AsyncInferQueue(one)) == 3
 
 
 def test_a_wrong_attribute_names_the_nearest() -> None:
