@@ -18,7 +18,7 @@ from ..plan import ControlStep, NativeStep, PlanConstant, Region
 from ..specs.base import Size, Spec, access_terms
 from .size_table import MAX_SIZE, Ints, RegionNames, SizeTable, to_ints, to_starts
 from .step_bounds import MAX_BROADCAST_REDUCTION
-from .strided_access import StridedAccess, are_distinct
+from .strided_access import DistinctWalks, StridedAccess
 
 # No address space is larger; below it int64 arithmetic on bytes cannot overflow.
 MAX_BYTES = 1 << 47
@@ -194,6 +194,13 @@ class OperandBounds:
         self.start = to_starts(counts)[:-1]
         self._offset = to_ints(offsets)
         self._splits = np.array(splits, np.int64).reshape(-1, 4)
+        self._distinct = DistinctWalks(self.start, len(self.size))
+
+    def find_distinct(self, values: Ints) -> Any:
+        """Per operand, whether it is shown to walk no element twice."""
+        if not len(self.start):
+            return np.zeros(0, np.bool_)
+        return self._distinct.find(values[self.size], values[self.stride])
 
     def terms(self, values: Ints) -> tuple[Ints, Ints, Ints]:
         """Sizes and strides of all operands' axes, and where each operand's begin."""
@@ -214,10 +221,15 @@ class OperandBounds:
         return [*self.size[axes].tolist(), *self.stride[axes].tolist(), int(self._offset[n])]
 
     def check(
-        self, values: Ints, elements: Ints, rows_not_run: set[int], names: RegionNames
+        self,
+        values: Ints,
+        elements: Ints,
+        distinct: Any,
+        rows_not_run: set[int],
+        names: RegionNames,
     ) -> Extents | None:
         """VerificationError where an operand leaves its buffer, for any sign of its strides. None
-        where there are no operands. elements: per buffer."""
+        where there are no operands. elements: per buffer; distinct: of `find_distinct`."""
         if not len(self._offset):
             return None
         size, stride, _ = self.terms(values)
@@ -238,8 +250,7 @@ class OperandBounds:
                 got=f"elements {int(low[n])}..{int(high[n])} of {names.buffer(b)}",
                 expected=f"0..{int(elements[b]) - 1}",
             )
-        distinct = are_distinct(size, stride, self.start) | empty
-        return Extents(empty, low, high, distinct)
+        return Extents(empty, low, high, distinct | empty)
 
     def _check_counts(self, values: Ints, size: Ints, names: RegionNames) -> None:
         """Sizes are not negative, and the blocks of a split axis are the whole."""

@@ -92,8 +92,10 @@ class StepBounds:
             count = 1
             for p in reduced:
                 count *= int(values[p])
+            if count <= MAX_BROADCAST_REDUCTION or idle[number]:
+                continue
             limit = max(MAX_BROADCAST_REDUCTION, sum(int(available[r]) for r in reads))
-            if count > limit and not idle[number]:
+            if count > limit:
                 raise MemoryLimitError(
                     "a step reduces more elements than its buffers hold",
                     where=f"native step {number}",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,36 @@ def are_disjoint(a: StridedAccess, b: StridedAccess) -> bool:
     return False
 
 
-def are_distinct(size: npt.NDArray[np.int64], stride: npt.NDArray[np.int64], start: Any) -> Any:
-    """Per walk, whether it is shown to visit no element twice: each stride, in ascending order, is
-    longer than all shorter ones span together.
+class DistinctWalks:
+    """Which walks are shown to visit no element twice: each stride, in ascending order, is longer
+    than all shorter ones span together.
 
-    size, stride: of all walks' axes, one walk after the other; start: where each begins.
+    start: where each walk's axes begin in the list of all walks' axes, which has `length` entries.
     """
-    counts = np.diff(np.append(start, len(size)))
-    owner = np.repeat(np.arange(len(start)), counts)
-    length = np.abs(stride)
-    order = np.lexsort((length, owner))
-    span = np.maximum(size - 1, 0) * length
-    # Sums from a walk's first axis on: of other walks nothing is added, so nothing is rounded.
-    sorted_span, sorted_length, sorted_size = span[order], length[order], size[order]
-    before = np.zeros(len(size), np.float64)
-    axis_index = np.arange(len(size)) - np.repeat(start, counts)
-    for axis in range(1, int(counts.max(initial=1))):
-        at = np.flatnonzero(axis_index == axis)
-        before[at] = before[at - 1] + sorted_span[at - 1]
-    apart = (sorted_length > before) | (sorted_size <= 1)
-    return np.logical_and.reduceat(apart, start)
+
+    def __init__(self, start: Ints, length: int) -> None:
+        counts = np.diff(np.append(start, length))
+        self._start = start
+        self._owner = np.repeat(np.arange(len(start)), counts)
+        axis = np.arange(length) - np.repeat(start, counts)
+        # The entries of all second axes, then of all third ones, and so on.
+        self._later = [np.flatnonzero(axis == n) for n in range(1, int(counts.max(initial=1)))]
+        # Strides of the last call, and their order: most sets of sizes have the same strides.
+        self._last: tuple[Ints, Ints, Ints] | None = None
+
+    def find(self, size: Ints, stride: Ints) -> npt.NDArray[np.bool_]:
+        """Per walk, for sizes and strides of all walks' axes."""
+        last = self._last
+        if last is None or not np.array_equal(last[0], stride):
+            length = np.abs(stride)
+            order = np.lexsort((length, self._owner))
+            self._last = last = stride.copy(), order, length[order]
+        _, order, length = last
+        sizes = size[order]
+        span = np.maximum(sizes - 1, 0) * length
+        # Sums from a walk's first axis on: of other walks nothing is added, so nothing is rounded.
+        before = np.zeros(len(size), np.float64)
+        for at in self._later:
+            before[at] = before[at - 1] + span[at - 1]
+        apart = (length > before) | (sizes <= 1)
+        return np.logical_and.reduceat(apart, self._start)

@@ -32,7 +32,8 @@ class RegionSizes:
 
     values: of the distinct size expressions (RegionLayoutTables has their order); elements and
     nbytes: per buffer; root_offsets: bytes from the start of the buffer's root to its own start;
-    work: per kernel step; failing_asserts: CHECK steps that fail. Buffers' shapes:
+    work: per kernel step; failing_asserts: CHECK steps that fail; distinct: per operand, whether it
+    is shown to walk no element twice; numbers: `values` as Python's integers. Buffers' shapes:
     RegionLayoutTables.shape(sizes, b).
     """
 
@@ -42,6 +43,8 @@ class RegionSizes:
     root_offsets: Ints
     work: Ints
     failing_asserts: FailingAsserts
+    distinct: Any
+    numbers: Sequence[int]
 
 
 class RegionLayoutTables:
@@ -138,7 +141,7 @@ class RegionLayoutTables:
 
     def shape(self, sizes: RegionSizes, b: int) -> tuple[int, ...]:
         """Buffer b's shape."""
-        return tuple(int(sizes.values[p]) for p in self._buffers.shapes[b])
+        return tuple(map(sizes.numbers.__getitem__, self._buffers.shapes[b]))
 
     def shape_positions(self, b: int) -> list[int]:
         """Where buffer b's sizes are in RegionSizes.values."""
@@ -166,8 +169,12 @@ class RegionLayoutTables:
         elements = self._buffers.elements(values, names)
         nbytes = elements * self.itemsize
         offsets = self._buffers.root_offsets(values, nbytes, names)
-        sizes = RegionSizes(values, elements, nbytes, offsets, values[self._work], failing)
-        extents = self._operands.check(values, elements, self.rows_not_run(sizes), names)
+        distinct = self._operands.find_distinct(values)
+        sizes = RegionSizes(
+            values, elements, nbytes, offsets, values[self._work], failing, distinct, numbers
+        )
+        idle_rows = self.rows_not_run(sizes)
+        extents = self._operands.check(values, elements, distinct, idle_rows, names)
         if extents is not None:
             idle = self._write_nothing(extents.empty)
             available = elements[self.operand_buffer]

@@ -26,7 +26,6 @@ from ..plan import (
 )
 from ..specs.base import resolver
 from .appended_outputs import find_appended_outputs
-from .strided_access import are_distinct
 from .values import RegionLayoutTables, RegionSizes
 from .written_bytes import WrittenBytes, fill_shape
 
@@ -51,7 +50,8 @@ class Coverage:
         for b, buffer in enumerate(self.region.buffers):
             if buffer.loop is not None:
                 self.moving.setdefault(buffer.loop, []).append(b)
-        self._single, self._rest = self._find_first_writers()
+        single, self._rest = self._find_first_writers()
+        self._single = np.array(single, np.int64).reshape(-1, 3).T
         # Per root buffer, the steps that touch it, in order.
         self.has_control = any(isinstance(step, ControlStep) for step in self.region.steps)
         self.touching: dict[int, list[int]] = {}
@@ -91,12 +91,10 @@ class Coverage:
     def unwritten(self, sizes: RegionSizes) -> frozenset[int]:
         """The root buffers, of outputs and of what is read, that are not shown to be written."""
         counted = self._count(sizes)
-        rest = set(self._rest)
-        for root, operand, b in self._single:
-            fills_root = sizes.nbytes[b] == sizes.nbytes[root] and self.tables.itemsize[b] > 0
-            if not (counted[operand] == sizes.elements[b] and fills_root):
-                rest.add(root)
-        rest = {r for r in rest if sizes.nbytes[r] > 0}
+        root, operand, b = self._single
+        fills_root = (sizes.nbytes[b] == sizes.nbytes[root]) & (self.tables.itemsize[b] > 0)
+        filled = (counted[operand] == sizes.elements[b]) & fills_root
+        rest = {r for r in (*self._rest, *root[~filled].tolist()) if sizes.nbytes[r] > 0}
         for root, source, operand in self._appended if rest else ():
             # The operand stays behind the copy and inside the buffer, and visits as many elements.
             if counted[operand] == sizes.elements[root] - sizes.elements[source]:
@@ -134,11 +132,11 @@ class Coverage:
 
     def _count(self, sizes: RegionSizes) -> Any:
         """Per operand, how many distinct elements its walk visits; -1 where that is not known."""
-        size, stride, start = self.tables.terms(sizes)
+        size, _, start = self.tables.terms(sizes)
         if not len(start):
             return np.zeros(0, np.float64)
         counts = np.multiply.reduceat(size.astype(np.float64), start)
-        return np.where(are_distinct(size, stride, start) & ~self._partial(sizes), counts, -1.0)
+        return np.where(sizes.distinct & ~self._partial(sizes), counts, -1.0)
 
     def _partial(self, sizes: RegionSizes) -> Any:
         """Operands of which the kernel writes what data or other sizes say."""

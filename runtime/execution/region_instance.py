@@ -76,8 +76,9 @@ class RegionInstance:
             self.table[row, 0] = address_of(block)
         inner = layout.sizes.root_offsets[tables.operand_buffer]
         self._inner = inner
+        added = iter(inner[code.port_operands].tolist())
         self.where: dict[int, Where] = {
-            b: list(zip(at, inner[at].tolist(), strict=True)) for b, at in code.positions.items()
+            b: [(position, next(added)) for position in at] for b, at in code.positions.items()
         }
         driver = code.program.driver
         hold = layout.work < KEEP_GIL_BELOW and not layout.shares

@@ -111,8 +111,11 @@ class CompiledRegion:
             self.port_buffers[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address is.
         self.positions = {
-            b: operands.get(b, []) for kind in self.port_buffers for b in self.port_buffers[kind]
+            b: list(operands.get(b, ()))
+            for kind in self.port_buffers
+            for b in self.port_buffers[kind]
         }
+        self.port_operands = np.array([p for at in self.positions.values() for p in at], np.int64)
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT
         }
