@@ -21,6 +21,7 @@ def test_tokens_are_those_of_the_model() -> None:
     benchmark.check_llm(tiny_llm(), prompt)
 
 
+@pytest.mark.slow
 def test_wrong_tokens_end_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = benchmark.Measurement(1.0, 1.0, [0] * 9)
     monkeypatch.setattr(benchmark, "measure_llm", lambda *_: wrong)
@@ -28,6 +29,7 @@ def test_wrong_tokens_end_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None
         benchmark.check_llm(tiny_llm(), [1, 2, 3])
 
 
+@pytest.mark.slow
 def test_rows_are_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]
 
 
+@pytest.mark.slow
 def test_bench_against_reference_engines(capsys: Captured) -> None:
     words = ["bench", DIGITS, "--threads", "1,2", "--seconds", "0.05", "--json"]
     assert main([*words, "--against", "onnxruntime,openvino"]) == 0

@@ -51,6 +51,7 @@ def run(request: Any) -> np.ndarray[Any, Any]:
     return np.concatenate(found, axis=1)
 
 
+@pytest.mark.slow
 def test_a_model_of_openvino_runs_on_irc(model_class: Any, tmp_path: Any) -> None:
     irc.save_model(decoder_model(), tmp_path / "model.xml")
     real = openvino.Core().read_model(tmp_path / "model.xml")

@@ -88,6 +88,7 @@ def test_reshape_is_numpys_or_says_no(
         assert not is_contiguous(view)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(moved())
 def test_coalesced_axes_visit_the_same_elements(

@@ -15,6 +15,7 @@ def test_beams_are_those_of_the_reference(prompt: str, width: int) -> None:
     assert list(found.tokens) == beam_search(llm.encode(prompt), width, 8)
 
 
+@pytest.mark.slow
 def test_beams_find_a_text_that_is_not_the_greedy_one() -> None:
     llm = tiny_llm()
     prompts = ["hello world", "a", "zz top", "once upon a time"]

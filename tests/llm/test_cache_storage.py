@@ -44,6 +44,7 @@ def as_f32(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return values if values.dtype == np.float32 else values.astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_keys_and_values_are_rounded_once(form: KVCache) -> None:
     wide, narrow = net("f32").create_infer_request(), net(form).create_infer_request()

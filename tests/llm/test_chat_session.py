@@ -51,6 +51,7 @@ def test_a_stream_that_is_left_leaves_the_session_as_it_was() -> None:
     assert list(session.send("what", max_tokens=8).tokens) == greedy(llm.encode(asked), 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [0, 1, 3])
 def test_an_interrupt_leaves_the_session_usable(run: int, monkeypatch: Any) -> None:
     llm = tiny_llm(chunk=4)

@@ -43,6 +43,7 @@ def test_texts_fulfil_a_schema(options: dict[str, Any]) -> None:
         assert tasks[1].result(60).tokens == wanted.tokens
 
 
+@pytest.mark.slow
 def test_texts_follow_a_grammar() -> None:
     pytest.importorskip("llguidance", reason="not run: llguidance is not installed")
     found = byte_llm().generate("x", max_tokens=40, grammar='start: ("ab" | "cd")+ "!"')

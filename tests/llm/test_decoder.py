@@ -118,6 +118,7 @@ def test_a_cache_keeps_the_window_only_and_the_same_logits(form: Any) -> None:
     assert short.nbytes < whole.nbytes / 2
 
 
+@pytest.mark.slow
 def test_a_window_that_was_dropped_is_read_again() -> None:
     tokens = np.random.default_rng(0).integers(0, 90, (1, 300))
     whole, short = (d.start() for d in window_decoders())

@@ -23,6 +23,7 @@ def drafted_llm(context_length: int = 256, **sizes: int) -> LLM:
     return LLM(model, num_threads=1, context_length=context_length, draft=draft)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [{}, {"layers": 1, "seed": 7}])
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.7, "seed": 3}, {"logprobs": 2}])
 def test_texts_are_those_without_a_draft(sizes: dict[str, int], options: dict[str, Any]) -> None:
@@ -108,6 +109,7 @@ class _OtherTokens(LetterTokenizer):
         return {letter: number for number, letter in enumerate(reversed(LETTERS))}
 
 
+@pytest.mark.slow
 def test_a_draft_of_other_tokens_is_refused() -> None:
     other = tiny_language_model()
     object.__setattr__(other, "tokenizer", _OtherTokens())

@@ -144,6 +144,7 @@ def test_bad_requests_are_refused(prompt: Any, options: dict[str, Any], what: st
     assert error.value.what == what
 
 
+@pytest.mark.slow
 def test_a_text_ends_with_the_context() -> None:
     llm = LLM(tiny_language_model(), num_threads=1, context_length=16)
     found = llm.generate("hello world", max_tokens=100, ignore_eos=True)
@@ -153,6 +154,7 @@ def test_a_text_ends_with_the_context() -> None:
     assert error.value.got == "16 tokens" and "context_length=" in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_model_without_a_template_continues_texts_only() -> None:
     llm = tiny_llm()
     bare = LLM(replace(tiny_language_model(), chat_template=None), num_threads=1)

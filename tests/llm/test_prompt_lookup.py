@@ -36,6 +36,7 @@ def test_texts_are_those_without_guesses(lookup: int, options: dict[str, Any]) -
             assert found.stats.decode_steps == wanted.stats.decode_steps
 
 
+@pytest.mark.slow
 def test_right_guesses_save_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, run = [0], Decoder.run
 

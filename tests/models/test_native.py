@@ -78,6 +78,7 @@ def test_with_fixed_sizes(precision: str) -> None:
     check(fixed_encoder(), precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_a_decoder_and_its_cache(precision: str, tmp_path: Path) -> None:
     """The variables' first values are regions of their own, which later runs leave out."""

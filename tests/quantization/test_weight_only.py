@@ -189,6 +189,7 @@ def test_types() -> None:
         assert {p.weight.dtype for p in made.plan.layers.values()} == {dtype}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["awq", "gptq"])
 def test_parts_of_layers_give_the_same_codes(
     algorithm: str, monkeypatch: pytest.MonkeyPatch

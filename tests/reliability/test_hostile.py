@@ -101,6 +101,7 @@ def test_strings_take_memory_too() -> None:
     assert "OnnxNode t17" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_folding_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """300 operations on 8 MiB that nobody stored: none makes the constants grow after the first."""
     names = [f"t{n}" for n in range(301)]

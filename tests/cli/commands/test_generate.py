@@ -23,6 +23,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("irc_compiler.llm.llm.read_language_model", read)
 
 
+@pytest.mark.slow
 def test_a_text_is_continued(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["generate", MODEL, "-p", "hello world", "--max-tokens", "12", "--stats"]
     assert main([*words, "--threads", "1"]) == 0
@@ -31,6 +32,7 @@ def test_a_text_is_continued(capsys: pytest.CaptureFixture[str]) -> None:
     assert "decode" in err and "tokens/s" in err and "MiB" in err
 
 
+@pytest.mark.slow
 def test_activations_are_chosen_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """A model without compressed weights has no product that they change."""
     words = ["generate", MODEL, "-p", "hello", "--max-tokens", "3", "--threads", "1"]
@@ -40,6 +42,7 @@ def test_activations_are_chosen_and_reported(capsys: pytest.CaptureFixture[str])
     assert "products f32" in err
 
 
+@pytest.mark.slow
 def test_a_message_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["generate", MODEL, "-p", "hello", "--chat", "--system", "be brief"]
     assert main([*words, "--max-tokens", "9"]) == 0
@@ -72,6 +75,7 @@ def test_options_are_those_of_the_api(
     assert found["stats"]["generated_tokens"] == len(wanted.tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -104,6 +108,7 @@ def test_a_conversation(
     assert "longer than the model's context" in err and err.count("tokens/s") == 6
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_answer_and_not_the_conversation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

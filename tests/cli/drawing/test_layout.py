@@ -81,6 +81,7 @@ def test_crossings_are_undone() -> None:
             assert one * (layout.centres[b][0] - layout.centres[d][0]) > 0
 
 
+@pytest.mark.slow
 def test_a_large_graph() -> None:
     sizes, edges = random_graph(99, 1500)
     layout = lay_out(sizes, edges)

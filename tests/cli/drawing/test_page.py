@@ -83,6 +83,7 @@ def test_the_page_shows_each_pass(page: str) -> None:
     assert page.count('class="box product fresh"') == 5  # 2 new sums, then 3 activations
 
 
+@pytest.mark.slow
 def test_svg(tmp_path: Path) -> None:
     path = tmp_path / "encoder.svg"
     assert main(["graph", ENCODER, "-o", str(path)]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import irc_compiler.compat.openvino_genai as ov_genai
@@ -16,12 +17,25 @@ from support.models.tiny_decoder import tiny_language_model
 LONG = {"max_new_tokens": 12, "ignore_eos": True}
 
 
+@pytest.fixture(scope="module")
+def shared_pipe() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "irc_compiler.llm.llm.read_language_model",
+            lambda path, **options: tiny_language_model(),
+        )
+        return ov_genai.LLMPipeline("model", "CPU", INFERENCE_NUM_THREADS=1)
+
+
 @pytest.fixture
-def pipe(monkeypatch: pytest.MonkeyPatch) -> Any:
+def pipe(shared_pipe: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The pipeline, where other models are read as the tiny one, too."""
     monkeypatch.setattr(
         "irc_compiler.llm.llm.read_language_model", lambda path, **options: tiny_language_model()
     )
-    return ov_genai.LLMPipeline("model", "CPU", INFERENCE_NUM_THREADS=1)
+    default = shared_pipe.get_generation_config()
+    yield shared_pipe
+    shared_pipe.set_generation_config(default)
 
 
 def ask(text: str, **options: Any) -> Any:
@@ -122,6 +136,7 @@ def test_a_chat_keeps_its_turns(pipe: Any) -> None:
     assert pipe.generate("hello", **short) == ask("hello", max_tokens=4).text
 
 
+@pytest.mark.slow
 def test_tokens_are_guessed(pipe: Any) -> None:
     draft = ov_genai.draft_model("model", "CPU", INFERENCE_NUM_THREADS=1)
     drafted = ov_genai.LLMPipeline("model", "CPU", draft_model=draft)
@@ -133,6 +148,7 @@ def test_tokens_are_guessed(pipe: Any) -> None:
     assert pipe.generate("hello", num_assistant_tokens=3, **LONG) == wanted
 
 
+@pytest.mark.slow
 def test_properties_are_followed_or_warned_about(pipe: Any) -> None:
     found = ov_genai.LLMPipeline("model", "CPU", {"KV_CACHE_PRECISION": "f16"}, NUM_STREAMS=1)
     assert found.llm.settings.kv_cache == "f16"

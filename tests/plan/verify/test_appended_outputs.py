@@ -73,6 +73,7 @@ def test_forged_variables_are_refused(change: dict[str, Any]) -> None:
         verify_plan(replace(plan, variables=(replace(first, **change), *others)))
 
 
+@pytest.mark.slow
 def test_an_artefact_keeps_the_cache(tmp_path: Any) -> None:
     net = irc.compile_model(decoder_model(layers=1), num_threads=1)
     net.export(tmp_path / "m.irc")

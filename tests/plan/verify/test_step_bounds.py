@@ -70,6 +70,7 @@ def test_step_bounds_accept_windows_whose_sums_fit() -> None:
         assert is_refused(put(seed, window=forged))
 
 
+@pytest.mark.slow
 def test_step_bounds_limit_dynamic_pads() -> None:
     seed = next(s for s in sliding(ConvSpec) if s.name == "conv2d dynamic")
     spec: Any = seed.step.spec

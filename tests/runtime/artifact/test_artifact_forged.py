@@ -218,6 +218,7 @@ def test_mutated_control_flow(seed: int, loop: bytes) -> None:
         load(parts.seal())
 
 
+@pytest.mark.slow
 @FUZZ
 @given(seed=SEEDS)
 def test_mutated_manifests(seed: int, tiny_artifact: bytes) -> None:

@@ -30,6 +30,7 @@ def test_every_truncation_is_refused(tiny_artifact: bytes) -> None:
     refused(tiny_artifact + b"x", "header")
 
 
+@pytest.mark.slow
 def test_every_changed_byte_is_refused(tiny_artifact: bytes) -> None:
     rng = random.Random(7)
     positions = [

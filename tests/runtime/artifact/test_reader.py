@@ -262,6 +262,7 @@ def test_a_weight_that_is_both_packed_and_read_as_it_is(
     assert alike(again(inputs), net(inputs))
 
 
+@pytest.mark.slow
 def test_damage_in_any_chunk_is_found(
     encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ def test_it_is_loaded_once() -> None:
     assert load_driver() is load_driver()
 
 
+@pytest.mark.slow
 def test_the_text_compiles_for_the_other_architecture() -> None:
     assert emit_object(driver_text(generic_target("neon")), generic_target("neon"))
 

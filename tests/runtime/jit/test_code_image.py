@@ -251,6 +251,7 @@ def test_broken_code_of_a_trusted_file_is_the_files_fault(
         irc.CompiledModel.load(with_other_code(with_code, change), trust_code=True)
 
 
+@pytest.mark.slow
 def test_a_cache_entry_that_is_no_image_is_a_miss(
     cold: Path, with_code: bytes, tiny_net: irc.CompiledModel
 ) -> None:

@@ -79,6 +79,7 @@ def test_doctor_names_the_mask(lesser: str, unmasked: pytest.MonkeyPatch) -> Non
     assert "unknown processor" in problem
 
 
+@pytest.mark.slow
 def test_code_is_cached_for_the_mask_alone(
     cold: object, lesser: str, unmasked: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_an_artefact_runs_under_its_mask(
     assert again.program.compiled == 0 and alike(again(X), masked(X))
 
 
+@pytest.mark.slow
 def test_an_artefact_of_more_features_is_compiled_again(
     cold: object, lesser: str, unmasked: pytest.MonkeyPatch, tmp_path
 ) -> None:

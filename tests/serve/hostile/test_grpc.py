@@ -99,6 +99,7 @@ def test_grpc(hostile_server: Server, name: str) -> None:
     assert text in caught.value.details()
 
 
+@pytest.mark.slow
 def test_grpc_bomb(hostile_server: Server) -> None:
     data = good_message(raw_input_contents=[bytes(32 << 20)])
     with pytest.raises(grpc.RpcError) as caught:

@@ -143,6 +143,7 @@ def test_embeddings_are_those_of_llm(client: Any, llm: LLM) -> None:
     assert client.embeddings.create(model="tiny", input="abc").usage.prompt_tokens == 3
 
 
+@pytest.mark.slow
 def test_clients_of_an_event_loop_share_a_batch(server: Server, llm: LLM) -> None:
     prompts = [f"text number {n}" * (n + 1) for n in range(12)]
     wanted = [llm.generate(p, max_tokens=16).text for p in prompts]

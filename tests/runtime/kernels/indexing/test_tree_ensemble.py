@@ -163,12 +163,14 @@ def test_splits_that_are_not_finite(isa: str, split: float, mode: int) -> None:
     check(forest, TreeEnsemble(1), x, isa)
 
 
+@pytest.mark.slow
 @pytest.mark.aarch64
 def test_integers_are_compared_as_floats() -> None:
     forest = grow(5, 5, 4, [LEQ, GTE], missing=(0, 1))
     check(forest, TreeEnsemble(1), rows_of(13, np.int64), ISAS[0])
 
 
+@pytest.mark.slow
 def test_shared_nodes_are_copied() -> None:
     """A chain of comparisons whose first children are one node, as a set of members has."""
     base = grow(5, 1, 3, [LEQ], full=True)
