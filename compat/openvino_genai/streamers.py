@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,14 +19,14 @@ class StreamingStatus(enum.Enum):
     CANCEL = 2
 
 
-class StreamerBase:
+class StreamerBase(abc.ABC):
     """Gets tokens: override `write`, and `end` for what follows the last one."""
 
+    @abc.abstractmethod
     def write(self, token: int | Sequence[int]) -> Any:
         """A token, or several. Returns a StreamingStatus, or whether to stop."""
-        raise NotImplementedError
 
-    def end(self) -> None:
+    def end(self) -> None:  # noqa: B027 - a streamer need not do anything at the end
         """The text has ended."""
 
 

@@ -34,7 +34,7 @@ def test_a_text_is_continued(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_activations_are_chosen_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """A model without compressed weights has no product that they change."""
+    """Without compressed weights they change no product, and the figures show f32."""
     words = ["generate", MODEL, "-p", "hello", "--max-tokens", "3", "--threads", "1"]
     assert main([*words, "--activations", "int8", "--stats"]) == 0
     out, err = capsys.readouterr()

@@ -36,7 +36,7 @@ text = litellm.text_completion(
 )
 vectors = litellm.embedding(model="openai/tiny", input=["hello"], **how)
 try:
-    litellm.completion(**{**options, "model": "openai/nobody"})
+    litellm.completion(**{**options, "model": "openai/absent"})
     error = ""
 except litellm.NotFoundError as found:
     error = str(found)
@@ -72,4 +72,4 @@ def test_litellm(tmp_path: Path) -> None:
     assert found["tokens"] == len(wanted.tokens)
     assert found["text"] == llm.generate("once upon", max_tokens=12).text
     assert found["vector"] == pytest.approx(llm.embed("hello").reshape(-1).tolist(), abs=1e-6)
-    assert "nobody" in found["error"]
+    assert "absent" in found["error"]
