@@ -22,11 +22,13 @@ from ..emit.tail_mask import tail_mask
 from . import bf16_rounding as rounding
 from .context import GemmContext, TileShape
 from .epilogue import finish_registers
-from .int8_micro_kernel import accumulate_int8
 from .loops.loop_state import LoopState
-from .packing.dequant_panels import accumulate_cells
 from .zero_point_schedule import TERMS, correct
 
+# Adds the products of a block of K to a tile's sums: (context, function, tile, columns, sums).
+Accumulate = Callable[
+    [GemmContext, Function, TileShape, Sequence[int], list[list[StackVariable]]], None
+]
 # Where a tile's sums are: address, row and column in the product, columns.
 TileOrigin = tuple[Value, Value, Value, Value]
 
@@ -89,12 +91,18 @@ class MicroKernel(Protocol):
 
 class VectorMicroKernel:
     """Tiles of vector registers. finish: the epilogue of sums in a buffer; None: tiles finish their
-    registers."""
+    registers. accumulate: what adds products to a tile's sums (None: `accumulate_panels`)."""
 
     selects_in_place = False
 
-    def __init__(self, g: GemmContext, finish: Function | None = None) -> None:
+    def __init__(
+        self,
+        g: GemmContext,
+        finish: Function | None = None,
+        accumulate: Accumulate | None = None,
+    ) -> None:
         self.g, self._finish = g, finish
+        self._accumulate = accumulate or accumulate_panels
         self._made: dict[TileShape, Function] = {}
 
     def configure(self, loops: LoopState) -> None:
@@ -167,49 +175,13 @@ class VectorMicroKernel:
         if g.corrections and not t.buffered:
             correct(g, f, columns, sums)
         with rounding.flush_to_zero(f, g.spec.compute_dtype is not None and not g.unit):
-            self._accumulate(f, shape, columns, sums)
+            self._accumulate(g, f, shape, columns, sums)
             for s, address in slots if t.buffered else ():
                 f.store(s.get(), address, g.align)
         if not t.buffered:
             values = [[s.get() for s in row] for row in sums]
             finish_registers(g, f, columns, values, edge=shape.edge)
         return f
-
-    def _accumulate(
-        self,
-        f: Function,
-        shape: TileShape,
-        columns: Sequence[int],
-        sums: list[list[StackVariable]],
-    ) -> None:
-        """Add the products of the panels at hand to a tile's sums."""
-        accumulate_panels(self.g, f, shape, columns, sums)
-
-
-class DequantMicroKernel(VectorMicroKernel):
-    """Tiles of vector registers that expand the cells of a compressed B themselves."""
-
-    def _accumulate(
-        self,
-        f: Function,
-        shape: TileShape,
-        columns: Sequence[int],
-        sums: list[list[StackVariable]],
-    ) -> None:
-        accumulate_cells(self.g, f, shape, columns, sums)
-
-
-class Int8MicroKernel(VectorMicroKernel):
-    """Tiles of vector registers that multiply int8 rows by the cells of a compressed B."""
-
-    def _accumulate(
-        self,
-        f: Function,
-        shape: TileShape,
-        columns: Sequence[int],
-        sums: list[list[StackVariable]],
-    ) -> None:
-        accumulate_int8(self.g, f, shape, columns, sums)
 
 
 def accumulate_panels(

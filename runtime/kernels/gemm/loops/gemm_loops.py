@@ -18,9 +18,10 @@ from ....llvmir.values import ELEMENT, I1, Value, integer
 from ..amx import AmxMicroKernel
 from ..epilogue import finish_function
 from ..gemv import dot_function
-from ..micro_kernel import DequantMicroKernel, Int8MicroKernel, MicroKernel, VectorMicroKernel
+from ..int8_micro_kernel import accumulate_int8
+from ..micro_kernel import MicroKernel, VectorMicroKernel
 from ..packing.dequant import Dequantizer, walked_type
-from ..packing.dequant_panels import right_function
+from ..packing.dequant_panels import accumulate_cells, right_function
 from ..packing.panels import in_blocks, pack_a_function
 from ..packing.quantize_rows import quantize_function
 from ..schedule import AmxSchedule, DequantSchedule, Int8Schedule
@@ -38,9 +39,9 @@ def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
         assert finish is not None
         return AmxMicroKernel(loops, schedule, finish)
     if isinstance(schedule, DequantSchedule):
-        return DequantMicroKernel(loops.g, finish)
+        return VectorMicroKernel(loops.g, finish, accumulate_cells)
     if isinstance(schedule, Int8Schedule):
-        return Int8MicroKernel(loops.g, finish)
+        return VectorMicroKernel(loops.g, finish, accumulate_int8)
     return VectorMicroKernel(loops.g, finish)
 
 
