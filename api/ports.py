@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+from numpy import ndarray
+
 from ..ir.errors import InputError
 from ..ir.types import OptionalType
 from ..plan.plan import PlanPort
@@ -67,17 +69,21 @@ class PortTable:
         self._first = [p.name for p in ports]
         # What the quick way below takes: one name each, so that a dict of that size has them all.
         self._count = len(ports) if len(set(self._first)) == len(ports) else -1
+        self._only = ports[0].name if len(ports) == 1 else None
 
     def inputs(self, given: Any, named: Mapping[str, Any]) -> list[Any]:
         """One value, a list in order, or a mapping by name; or `named`: the values in order.
         InputError for a missing or unknown name, or a wrong number."""
         if given is None:
             given, named = named, {}
-        if type(given) is dict and not named and len(given) == self._count:
+        if not named and type(given) is dict and len(given) == self._count:
             try:
-                return [given[n] for n in self._first]
+                only = self._only
+                return [given[n] for n in self._first] if only is None else [given[only]]
             except KeyError:
                 pass  # by other names, or unknown ones: below
+        if not named and type(given) is ndarray and self._count == 1:
+            return [given]
         if isinstance(given, Mapping):
             named = {**given, **named} if named else given
         else:

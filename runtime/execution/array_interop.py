@@ -103,3 +103,9 @@ def _unreadable_error(name: str, wanted: TensorType, value: Any, error: Exceptio
 
 def _refusal(name: str, wanted: TensorType, got: str, fix: str) -> InputError:
     return InputError(f"input {name!r} can't be read", got=got, expected=str(wanted), fix=fix)
+
+
+def is_plain(values: npt.NDArray[Any]) -> bool:
+    """Can kernels read the array in place?"""
+    flags = values.flags
+    return flags.c_contiguous and flags.aligned and values.dtype.isnative

@@ -9,6 +9,7 @@ from ..machine.memory_planner import ALIGN_BYTES, aligned_bytes, round_up
 from .region_instance import MAX_COPIED_BYTES, BoundRegion, RegionInstance, Workspace
 from .region_program import ShapeInstance
 from .region_set import RegionSet, Shapes
+from .repeat_call import RepeatCall, make_repeat_call
 
 # Shapes whose tables a context keeps (the oldest goes).
 _MAX_CACHED_INSTANCES: Final = 32
@@ -30,7 +31,9 @@ class ExecutionContext:
             pool=regions.pool_address,
         )
         self.instances: dict[tuple[int, Shapes], RegionInstance] = {}
-        self.last: BoundRegion | None = None  # of the last call that a next one may repeat
+        self._repeated: BoundRegion | None = None
+        # How a next call runs on the binding of the last, where it may.
+        self.repeat: RepeatCall | None = None
 
     def instance(self, number: int, shapes: Shapes) -> RegionInstance:
         """The region's tables for these shapes, with the arena large enough."""
@@ -44,6 +47,12 @@ class ExecutionContext:
                 del self.instances[next(iter(self.instances))]
         self.instances[key] = found
         return found
+
+    def repeat_binding(self, bound: BoundRegion | None) -> None:
+        """Let the next call run on this binding; None: on none."""
+        if bound is not self._repeated:
+            self._repeated = bound
+            self.repeat = None if bound is None else make_repeat_call(bound)
 
     def reset_after(self, error: BaseException) -> None:
         """Where an interrupt fell between a kernel's failure and its treatment, loops may have left
@@ -59,6 +68,6 @@ class ExecutionContext:
             room = need if self.regions.static else need + (need >> 2)
             # Instances hold addresses in the old arena: with them it can go.
             self.instances.clear()
-            self.last = None
+            self.repeat_binding(None)
             limit = max(need, self.regions.limits.max_memory)
             self.space = replace(self.space, arena=aligned_bytes(min(room, limit)))

@@ -25,6 +25,7 @@ from ..driver import abi as words
 from ..driver.float_mode import has_denormal_flags
 from ..driver.thread_pool import KEEP_GIL_BELOW, get_thread_pool
 from ..machine.memory_planner import address_of, aligned_empty
+from .array_interop import is_plain
 from .host_steps import evaluate_op
 from .output_buffers import MemoryExtents
 from .region_program import CompiledRegion, ShapeInstance
@@ -49,6 +50,16 @@ class Workspace:
     scratch: Array
     stride: int
     pool: int
+
+
+@dataclass(frozen=True, eq=False)
+class SmallCopies:
+    """A run that copies small arrays around one native segment. inputs: the array that each is
+    copied into, or None, where no step reads it; shape and type. outputs: what is copied out."""
+
+    segment: NativeSegment
+    inputs: Sequence[tuple[Array | None, tuple[int, ...], np.dtype[Any]]]
+    outputs: Sequence[Array]
 
 
 class RegionInstance:
@@ -276,6 +287,14 @@ class BoundRegion:
         found = self._extents.find_overlaps(given)
         return all(i == source and address_of(given) == address_of(arrays[i]) for i in found)
 
+    def list_small_copies(self) -> SmallCopies | None:
+        """What a run copies, if small arrays and one native segment are all of it."""
+        in_place = any(copy is None and where is not None for copy, _, _, where in self._inputs)
+        if self._direct is None or in_place or len(self._small) != len(self.outputs):
+            return None
+        inputs = [(copy, shape, dtype) for copy, shape, dtype, _ in self._inputs]
+        return SmallCopies(self._direct, inputs, [array for _, array in self._small])
+
     def list_copies(self) -> list[tuple[Array, Array]]:
         """Of a binding that lasts: the copies to make before each run, each with its input."""
         pairs = zip(self._inputs, self._kept, strict=True)
@@ -478,9 +497,3 @@ class NativeSegment:
         return NativeSegment(
             self._instance, self.kernels[first:last], int(self.call[words.CALL_POOL])
         )
-
-
-def is_plain(array: Array) -> bool:
-    """Can kernels read the array in place?"""
-    flags = array.flags
-    return flags.c_contiguous and flags.aligned and array.dtype.isnative

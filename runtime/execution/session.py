@@ -125,9 +125,8 @@ class Session:
         """
         context = self._take_context()
         try:
-            last = context.last
-            if last is not None and out is None and times is None:
-                made = last.run(inputs)
+            if context.repeat is not None and out is None and times is None:
+                made = context.repeat(inputs)
                 if made is not None:
                     return made
             return self._run(context, inputs, state, out, times)
@@ -178,7 +177,7 @@ class Session:
             active_budget(self.limits.max_memory).require(instance.layout.need, "a body")
         made = instance.run(arrays, into)
         if self._straight and not self.inner:
-            context.last = instance.repeatable
+            context.repeat_binding(instance.repeatable)
         return self._put_in_order(made)
 
     def _put_in_order(self, made: list[Any]) -> list[Any]:
