@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, BufferAssumptions
 from ...llvmir.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..emit.casts import from_memory, to_memory
-from ..emit.dot_units import find_unit, left_shift, xor_0x80
+from ..emit.dot_units import left_shift, xor_0x80
 from ..emit.gather_lanes import gather, scatter
 from ..emit.register_tile import KernelContext
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
 from ..gemm.bf16_rounding import round_to_bf16
-from ..gemm.epilogue import is_short
+from .tile_partition import find_conv_unit, flushes_sums
 
 
 def buffers_of(spec: ConvSpec) -> list[BufferAssumptions]:
@@ -44,9 +43,7 @@ class ConvContext(KernelContext):
 
     @staticmethod
     def of(spec: ConvSpec, target: Target, module: Module, lanes: int) -> ConvContext:
-        kr = spec.packed.kr
-        factors = DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.compute_dtype
-        return ConvContext(spec, target, module, lanes, find_unit(target, factors, kr, lanes))
+        return ConvContext(spec, target, module, lanes, find_conv_unit(spec, target, lanes))
 
     @cached_property
     def shift(self) -> int:
@@ -56,13 +53,7 @@ class ConvContext(KernelContext):
     @cached_property
     def flushes(self) -> bool:
         """Whether a mode flushes denormals in sums: the epilogue runs outside of it."""
-        rounds = self.spec.compute_dtype is not None and not self.spec.packed.depthwise
-        return rounds and self.unit is None
-
-    @cached_property
-    def has_short_epilogue(self) -> bool:
-        """Whether the epilogue is written out for each register of a tile."""
-        return is_short(self.spec.epilogue, self.target) and not self.flushes
+        return flushes_sums(self.spec, self.unit)
 
     def factor(self, f: Function, value: Value, dtype: DType) -> Value:
         """A value of an operand's type as a factor of the accumulator's type."""

@@ -230,7 +230,7 @@ def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -
         row(f.at(p["data"], at, element), f.at(p["weights"], taps, weight))
     epilogue = ConvEpilogue(g, f, p["frame"])
     epilogue.share([(0, tail)])
-    if g.has_short_epilogue:
+    if schedule.inline_epilogue:
         for i, value in enumerate(sums):
             epilogue.finish(value.get(), TilePosition(integer(0), integer(i), 0, tail))
         return f

@@ -72,7 +72,7 @@ class Unfolded(Copied):
         self, g: ConvContext, micro: UnfoldedMicro, entry: Entry, schedule: Im2colSchedule
     ) -> None:
         rows = schedule.rows
-        super().__init__(g, micro, entry, rows, 1)
+        super().__init__(g, micro, entry, schedule)
         self.panels_per_copy = schedule.panels_per_copy
         self.unfold = _unfold_function(g, rows, micro)
         self.unfolded = self.f.offset(entry.scratch, _line_bytes(rows))

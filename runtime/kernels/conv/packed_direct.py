@@ -6,7 +6,7 @@ for a group of panels of weights. In a copy the paddings are zeros, so that all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ....ir.dtype import DType
 from ....plan.specs.convolution import ConvSpec
@@ -21,12 +21,12 @@ from ..emit.contract import Kernel
 from ..gemm.tiling import tile_rows
 from . import amx
 from .addressing import ConvContext, buffers_of, taps_inside, widths
-from .amx_geometry import MAX_TILE_PLACES, Flat
+from .amx_geometry import MAX_TILE_PLACES
 from .direct import DirectLoops
 from .register_tile import ConvTile, Factors, Micro
 from .row_packing import RowCopies, copy_function
-from .schedule import AmxConvSchedule, PackedSchedule
-from .tile_partition import Run, Taps, cut_axis, known_axis, three_axes
+from .schedule import AmxConvSchedule, CopiedRowsSchedule, PackedSchedule
+from .tile_partition import Taps, cut_axis, three_axes
 
 
 def generate(
@@ -38,11 +38,11 @@ def generate(
     g = ConvContext.of(wide, target, module, cut.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     if isinstance(schedule, PackedSchedule):
-        Copied(g, Micro(g, cut, factors(g, rows)), entry, rows, schedule.tall).run()
+        Copied(g, Micro(g, cut, factors(g, rows)), entry, schedule).run()
         return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
     flat = schedule.flat
     micro = amx.TileMicro(g, cut, factors(g, rows), schedule.instruction, schedule.cells)
-    Copied(g, micro, entry, rows, schedule.tall, flat).run()
+    Copied(g, micro, entry, schedule).run()
     # Registers of pixels are full, beyond the last one as well.
     beyond = MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4 if flat else 0
     return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
@@ -80,14 +80,13 @@ class Copied(DirectLoops):
         g: ConvContext,
         micro: Micro,
         entry: Entry,
-        rows: RowCopies,
-        tall: int,
-        flat: Flat | None = None,
+        schedule: CopiedRowsSchedule,
     ) -> None:
         super().__init__(g, micro, entry)
+        rows, tall, flat = schedule.rows, schedule.tall, schedule.flat
         self.copies, self.tall, self.flat = rows, tall, flat
+        self.across, self.down = schedule.across, schedule.down
         self.tiled = isinstance(micro, amx.TileMicro)
-        self.across, self.down = self.known_tiles()
         self.furthest, self.configured = self.f.var(I64, -1), self.f.var(I64, -1)
         self.passes = flat.passes if flat else 1
         if isinstance(micro, amx.TileMicro) and self.across is not None:
@@ -102,29 +101,6 @@ class Copied(DirectLoops):
             with f.if_(f.icmp("ne", self.configured.get(), number)):
                 self.configured.set(integer(number))
                 f.call_function(configure)
-
-    def known_tiles(self) -> tuple[Sequence[Run] | None, Sequence[Run] | None]:
-        """The tiles of a row, and the rows of tiles, where they are known. Small images leave out
-        the taps that see paddings only: there they are many."""
-        spec, rows, w = self.spec, self.copies, self.spec.window
-        across, down = spec.out_sizes[2], spec.out_sizes[1]
-        if across != rows.across or not isinstance(across, int):
-            return None, None
-        g, tiles = self.g, known_axis(spec, 2, self.cut.most)
-        takes_bytes = g.unit is not None and g.unit.left
-        neutral = not takes_bytes or not (g.zeros or g.shift)
-        fits = (
-            spec.channels % rows.kr == 0
-            and across <= self.cut.specialized
-            and neutral
-            and not self.tiled
-        )
-        if tiles is None or not fits:
-            most = across if self.flat else self.cut.most
-            return cut_axis(across, across, 1, 1, 1, 0, most), None
-        if self.tall > 1 and isinstance(down, int) and down <= rows.down and w.kernel[1] > 1:
-            return tiles, known_axis(spec, 1, self.tall)
-        return tiles, None
 
     def run(self) -> None:
         f, spec, cut, rows = self.f, self.spec, self.cut, self.copies

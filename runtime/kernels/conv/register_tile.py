@@ -104,7 +104,7 @@ class Micro:
         first = self.first_sums(f, len(tails))
         sums = {pixel: [f.var(g.vector, x) for x in first] for pixel in pixels}
         align = g.lanes * g.bytes
-        buffer = None if g.has_short_epilogue else f.stack(len(pixels) * len(tails) * align)
+        buffer = None if self.cut.inline_epilogue else f.stack(len(pixels) * len(tails) * align)
         with flush_to_zero(f, g.flushes):
             _Sum(self, f, tile, sums).run()
             if buffer is not None:

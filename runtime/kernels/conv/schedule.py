@@ -22,7 +22,16 @@ from .amx_geometry import (
     step_cells,
 )
 from .row_packing import RowCopies, choose_rows
-from .tile_partition import ConvTiling, choose, three_axes
+from .tile_partition import (
+    ConvTiling,
+    Run,
+    choose,
+    cut_axis,
+    is_epilogue_inline,
+    is_padding_neutral,
+    known_axis,
+    three_axes,
+)
 from .winograd_tiles import WinogradSchedule, choose_winograd
 
 
@@ -34,34 +43,37 @@ class DirectSchedule:
 
 
 @dataclass(frozen=True)
-class PackedSchedule:
-    """Tiles of vector registers, of `tall` rows, that read copied rows (packed_direct.py)."""
+class CopiedRowsSchedule:
+    """Tiles that read copied rows. tall: rows of a tile; across, down: the tiles of a row of
+    copies, and the rows of tiles, None: found at run time; flat: rows of pixels that are computed
+    as one."""
 
     cut: ConvTiling
-    tall: int
     rows: RowCopies
+    across: tuple[Run, ...] | None
+    tall: int = 1
+    down: tuple[Run, ...] | None = None
+    flat: Flat | None = None
 
 
 @dataclass(frozen=True)
-class AmxConvSchedule:
-    """Tiles of AMX that read copied rows as they are, in steps of `cells` (amx.py); flat: rows of
-    pixels that are computed as one."""
+class PackedSchedule(CopiedRowsSchedule):
+    """Tiles of vector registers (packed_direct.py)."""
 
-    cut: ConvTiling
-    tall: int
-    rows: RowCopies
+
+@dataclass(frozen=True, kw_only=True)
+class AmxConvSchedule(CopiedRowsSchedule):
+    """Tiles of AMX that read the copies as they are, in steps of `cells` (amx.py)."""
+
     instruction: str
     cells: int
-    flat: Flat | None
 
 
-@dataclass(frozen=True)
-class Im2colSchedule:
+@dataclass(frozen=True, kw_only=True)
+class Im2colSchedule(CopiedRowsSchedule):
     """Tiles of AMX that read unfolded pixels (im2col_amx.py), made once for panels_per_copy panels
     of weights."""
 
-    cut: ConvTiling
-    rows: RowCopies
     instruction: str
     unfolding: Unfolding
     panels_per_copy: int
@@ -70,11 +82,13 @@ class Im2colSchedule:
 @dataclass(frozen=True)
 class DepthwiseSchedule:
     """Tiles of one row of `columns` pixels and a vector of channels (depthwise.py). unrolls:
-    whether the taps of a row are written out."""
+    whether the taps of a row are written out; inline_epilogue: whether the epilogue is, for each
+    pixel of a tile."""
 
     lanes: int
     columns: int
     unrolls: bool
+    inline_epilogue: bool
 
 
 ConvSchedule: TypeAlias = (
@@ -101,18 +115,57 @@ def schedule_conv(spec: ConvSpec, target: Target) -> ConvSchedule:
             flat = flatten_rows(wide, target)
             tall = flat.rows if flat else min(2, _tile_rows(wide, on_tiles))
             rows = choose_rows(wide, target, on_tiles, tall, flat.width if flat else 0)
-            return AmxConvSchedule(on_tiles, tall, rows, name, cells, flat)
+            across = _even_tiles(wide, rows, MAX_TILE_PLACES, flat)
+            return AmxConvSchedule(
+                on_tiles, rows, across, tall, flat=flat, instruction=name, cells=cells
+            )
         if is_unfolding_short(unfolding := plan_im2col(wide)):
             # Tasks of a few panels, all of a unit's one after the other.
             panels = target.heuristics.conv_amx_panels_per_copy
             tasks = -(-cut.panels // panels)
             grouped = replace(on_tiles, panels=tasks, group=tasks)
             rows = choose_rows(wide, target, grouped, 1)
-            return Im2colSchedule(grouped, rows, name, unfolding, panels)
+            across = _even_tiles(wide, rows, MAX_TILE_PLACES)
+            return Im2colSchedule(
+                grouped,
+                rows,
+                across,
+                instruction=name,
+                unfolding=unfolding,
+                panels_per_copy=panels,
+            )
     if spec.compute_dtype is None and spec.data.dtype not in BYTES:
         return DirectSchedule(cut)
     tall = _tile_rows(wide, cut)
-    return PackedSchedule(cut, tall, choose_rows(wide, target, cut, tall))
+    rows = choose_rows(wide, target, cut, tall)
+    across, down = _known_tiles(wide, target, cut, rows, tall)
+    return PackedSchedule(cut, rows, across, tall, down)
+
+
+def _even_tiles(
+    spec: ConvSpec, rows: RowCopies, most: int, flat: Flat | None = None
+) -> tuple[Run, ...] | None:
+    """The tiles of a row, all of them alike, where a copy holds all of it; None otherwise."""
+    across = spec.out_sizes[2]
+    if across != rows.across or not isinstance(across, int):
+        return None
+    return cut_axis(across, across, 1, 1, 1, 0, across if flat else most)
+
+
+def _known_tiles(
+    spec: ConvSpec, target: Target, cut: ConvTiling, rows: RowCopies, tall: int
+) -> tuple[tuple[Run, ...] | None, tuple[Run, ...] | None]:
+    """The tiles of a row, and the rows of tiles, where they are known. Small images leave out the
+    taps that see paddings only: there they are many."""
+    even = _even_tiles(spec, rows, cut.most)
+    tiles, down = known_axis(spec, 2, cut.most), spec.out_sizes[1]
+    if even is None or tiles is None or spec.channels % rows.kr or rows.across > cut.specialized:
+        return even, None
+    if not is_padding_neutral(spec, target, cut.lanes):
+        return even, None
+    if tall > 1 and isinstance(down, int) and down <= rows.down and spec.window.kernel[1] > 1:
+        return tiles, known_axis(spec, 1, tall)
+    return tiles, None
 
 
 def _tile_rows(spec: ConvSpec, cut: ConvTiling) -> int:
@@ -131,4 +184,6 @@ def _depthwise_schedule(spec: ConvSpec, target: Target) -> DepthwiseSchedule:
     unrolled = h.conv_depthwise_max_unrolled_taps
     spare = target.registers - min(taps, unrolled) - 2
     columns = max(1, min(h.conv_depthwise_max_tile_columns, spare))
-    return DepthwiseSchedule(target.lanes(spec.acc.bits), columns, taps <= unrolled)
+    lanes = target.lanes(spec.acc.bits)
+    inline = is_epilogue_inline(spec, target, lanes)
+    return DepthwiseSchedule(lanes, columns, taps <= unrolled, inline)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ....ir.dtype import DType
+from ....plan.packing.panel_params import BYTES
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec, Window
 from ....plan.target import Target
+from ..emit.dot_units import DotUnit, find_unit, left_shift
+from ..gemm.epilogue import is_short
 from ..gemm.tiling import tile_rows
 
 # Per tap of one axis, which of a tile's pixels meet the data; None: all of them, at every tap.
@@ -109,7 +113,8 @@ class ConvTiling:
     `group`: panels of weights that serve all tiles before the next ones' turn. `unroll`: steps
     along the channels in the body of the innermost loop. `specialized`: columns of an output whose
     tiles are compiled for the taps they meet. `fetch_lines`: cache lines of weights that a step on
-    AMX fetches, at most."""
+    AMX fetches, at most. `inline_epilogue`: the epilogue is written out for each register of a
+    tile."""
 
     lanes: int
     nr: int
@@ -122,6 +127,7 @@ class ConvTiling:
     unroll: int
     specialized: int
     fetch_lines: int
+    inline_epilogue: bool
 
 
 def choose(spec: ConvSpec, target: Target) -> ConvTiling:
@@ -148,7 +154,35 @@ def choose(spec: ConvSpec, target: Target) -> ConvTiling:
         h.conv_unroll,
         h.conv_max_specialized_columns,
         h.conv_amx_max_prefetched_lines,
+        is_epilogue_inline(spec, target, lanes),
     )
+
+
+def find_conv_unit(spec: ConvSpec, target: Target, lanes: int) -> DotUnit | None:
+    """What multiplies the convolution's cells; None where a cell is a value."""
+    kr = spec.packed.kr
+    factors = DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.compute_dtype
+    return find_unit(target, factors, kr, lanes)
+
+
+def flushes_sums(spec: ConvSpec, unit: DotUnit | None) -> bool:
+    """Whether a mode flushes denormals in sums: the epilogue runs outside of it."""
+    return spec.compute_dtype is not None and not spec.packed.depthwise and unit is None
+
+
+def is_epilogue_inline(spec: ConvSpec, target: Target, lanes: int) -> bool:
+    """Whether the epilogue is short enough to be written out for each register of a tile."""
+    flushes = flushes_sums(spec, find_conv_unit(spec, target, lanes))
+    return is_short(spec.epilogue, target) and not flushes
+
+
+def is_padding_neutral(spec: ConvSpec, target: Target, lanes: int) -> bool:
+    """Whether taps that see paddings only may be left out: bytes with a zero point, or that are
+    shifted for the unit, add something there."""
+    unit = find_conv_unit(spec, target, lanes)
+    if unit is None or not unit.left:
+        return True
+    return not (spec.zero_points or left_shift(unit, spec.data.dtype))
 
 
 def _group(spec: ConvSpec, target: Target) -> int:

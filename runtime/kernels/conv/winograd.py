@@ -279,7 +279,7 @@ class _WinogradLoops:
         ]
         epilogue = ConvEpilogue(g, f, p["frame"])
         epilogue.share([(0, tail)])
-        buffer = None if g.has_short_epilogue else f.stack(plan.m * plan.m * g.lanes * 4)
+        buffer = None if plan.inline_epilogue else f.stack(plan.m * plan.m * g.lanes * 4)
         rows = both_ways(f, RESULT[plan.m], square)
 
         def finish(i: Value, j: Value, value: Value) -> None:

@@ -8,6 +8,7 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...llvmir.values import F32, I16
 from ..gemm.tiling import tile_rows
+from .tile_partition import is_epilogue_inline
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,8 @@ class WinogradSchedule:
     """m: side of an output tile; side: of the data it reads; nr: channels of a panel; rows: tiles
     per register tile; block: tiles transformed at once, a multiple of `rows`; pitch: elements
     between two tiles' channels in scratch; kr: values of a cell of 32 bits, f32 or pairs of i16;
-    unroll: steps along the channels in the body of a loop, at most."""
+    unroll: steps along the channels in the body of a loop, at most; inline_epilogue: the epilogue
+    is written out for each register of a tile."""
 
     m: int
     kr: int
@@ -25,6 +27,7 @@ class WinogradSchedule:
     block: int
     pitch: int
     unroll: int
+    inline_epilogue: bool
 
     @property
     def side(self) -> int:
@@ -59,6 +62,5 @@ def choose_winograd(spec: ConvSpec, target: Target) -> WinogradSchedule:
     block = -(-tiles // blocks)
     strips = -(-block // most)
     rows = -(-block // strips)
-    return WinogradSchedule(
-        m, kr, lanes, nr, rows, strips * rows, pitch, target.heuristics.conv_unroll
-    )
+    inline, unroll = is_epilogue_inline(spec, target, lanes), target.heuristics.conv_unroll
+    return WinogradSchedule(m, kr, lanes, nr, rows, strips * rows, pitch, unroll, inline)

@@ -67,10 +67,14 @@ def test_algorithm_follows_from_spec_and_target(name: str) -> None:
 def test_depthwise_tiles_follow_thresholds() -> None:
     case = Case((9, 40), (3, 3), 1, 1, groups=32, pads=(1, 1))
     spec = packed(case, grouped=True, depthwise=True)
-    assert schedule_conv(spec, WIDE) == DepthwiseSchedule(lanes=16, columns=14, unrolls=True)
+    assert schedule_conv(spec, WIDE) == DepthwiseSchedule(
+        lanes=16, columns=14, unrolls=True, inline_epilogue=True
+    )
     small = Heuristics(conv_depthwise_max_tile_columns=5, conv_depthwise_max_unrolled_taps=2)
     machine = replace(WIDE, heuristics=small)
-    assert schedule_conv(spec, machine) == DepthwiseSchedule(16, columns=5, unrolls=False)
+    assert schedule_conv(spec, machine) == DepthwiseSchedule(
+        16, columns=5, unrolls=False, inline_epilogue=True
+    )
 
 
 def test_thresholds_change_the_schedule_and_the_code() -> None:
@@ -80,3 +84,18 @@ def test_thresholds_change_the_schedule_and_the_code() -> None:
     assert isinstance(schedule, DirectSchedule)
     assert (schedule.cut.most, schedule.cut.unroll) == (3, 1)
     assert generate(spec, machine, "k").text != generate(spec, WIDE, "k").text
+
+
+def test_tiles_of_small_images_are_known_where_paddings_are_neutral() -> None:
+    case = Case((9, 9), (3, 3), 16, 16, pads=(1, 1), compute_dtype=DType.bf16)
+    schedule = schedule_conv(packed(case), WIDE)
+    assert isinstance(schedule, PackedSchedule) and schedule.across is not None
+    assert any(run.taps for run in schedule.across)
+    unknown = schedule_conv(packed(replace(case, dynamic=True)), WIDE)
+    assert isinstance(unknown, PackedSchedule) and unknown.across is None
+
+
+def test_long_epilogues_are_not_repeated_per_register() -> None:
+    short, long = packed(FLOATS), packed(replace(FLOATS, epilogue="swish"))
+    inline = [schedule_conv(spec, WIDE).cut.inline_epilogue for spec in (short, long)]  # type: ignore[union-attr]
+    assert inline == [True, False]
