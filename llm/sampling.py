@@ -129,9 +129,9 @@ def _require(holds: bool, name: str, got: object, expected: str) -> None:
 
 
 def _require_integer(name: str, value: object, low: int, high: int) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     expected = f"an integer from {low} to {high}"
-    _require(whole and low <= cast(int, value) <= high, name, value, expected)
+    _require(is_integer and low <= cast(int, value) <= high, name, value, expected)
 
 
 def _require_number(

@@ -46,8 +46,8 @@ class Tensor(NamesNearest):
             sizes = [0 if d.is_dynamic else d.get_length() for d in first.partial_shape]
             self.data = _zeros(sizes, first.element_type.to_dtype())
         elif shape is not None:
-            whole = np.ascontiguousarray(first).reshape(-1)
-            typed = whole if type is None else whole.view(type.to_dtype())
+            flat = np.ascontiguousarray(first).reshape(-1)
+            typed = flat if type is None else flat.view(type.to_dtype())
             self.data = typed[: int(np.prod(shape))].reshape(tuple(shape))
         else:
             self.data = np.asarray(first) if shared else np.array(first)

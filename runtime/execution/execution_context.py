@@ -42,7 +42,7 @@ class ExecutionContext:
         if found is None:
             layout = self.regions.layout(number, shapes)
             self._reserve(layout)
-            found = RegionInstance(self.regions.codes[number], layout, self.space)
+            found = RegionInstance(self.regions.compiled[number], layout, self.space)
             while len(self.instances) >= _MAX_CACHED_INSTANCES:
                 del self.instances[next(iter(self.instances))]
         self.instances[key] = found

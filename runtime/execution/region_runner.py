@@ -103,7 +103,7 @@ class RegionWalk:
         assert terminal is not None
         values = [None if s is None else slots[s] for s in terminal.inputs]
         count, where = len(terminal.outputs), f"{terminal.op.kind} {terminal.name}"
-        bodies, evaluate = regions.bodies[number], regions.codes[number].evaluate
+        bodies, evaluate = regions.bodies[number], regions.compiled[number].evaluate
         results = evaluate_op(terminal.op, values, terminal.name, count, evaluate, bodies)
         for slot, result in zip(terminal.outputs, results, strict=True):
             wanted = self._plan.slots[slot]

@@ -47,7 +47,7 @@ class RegionSet:
         self.program, self.plan, self.limits = program, program.plan, limits
         self.pool_address = pool_address
         regions = self.plan.regions
-        self.codes = [CompiledRegion(program, n, limits, evaluate) for n in range(len(regions))]
+        self.compiled = [CompiledRegion(program, n, limits, evaluate) for n in range(len(regions))]
         self.static = not any(r.symbols for r in regions)
         self.layouts: dict[tuple[int, Shapes], ShapeInstance] = {}
         self.bodies = bodies
@@ -62,7 +62,7 @@ class RegionSet:
         found = self.layouts.get(key)
         if found is None:
             try:
-                found = self.codes[number].layout(shapes)
+                found = self.compiled[number].layout(shapes)
             except ShapeError as e:
                 raise self._shape_error(number, shapes, e) from e
             lru_put(self.layouts, key, found, MAX_CACHED_SHAPES)

@@ -95,7 +95,7 @@ class Session:
         given = {p.slot: n for n, p in enumerate(plan.inputs)}
         made = {slot: n for n, slot in enumerate(region.outputs)}
         wanted = [p.slot for p in plan.outputs]
-        if not self.regions.codes[0].native or region.terminal is not None:
+        if not self.regions.compiled[0].native or region.terminal is not None:
             return None
         if any(fixed_dtype(p.type) is None for p in plan.inputs):
             return None

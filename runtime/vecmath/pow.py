@@ -82,10 +82,10 @@ def _pow_single(f: Function, x: Value, y: Value) -> Value:
     n, k = round_scaled(f, t, 1.0)
     power = f.fmul(horner(f, f.fsub(t, n), _EXP2), power_of_two(f, k, DOUBLE))
 
-    whole, odd = _parity_single(f, wide_y)
+    integral, odd = _parity_single(f, wide_y)
     negative = f.and_(odd, f.icmp("slt", bits(f, wide_x), 0))
     power = f.select(negative, f.fneg(power), power)
-    fractional = f.not_(whole)
+    fractional = f.not_(integral)
     below = f.fcmp("olt", wide_x, 0.0)
     finite = f.fcmp("ogt", wide_x, -INFINITY)
     wrong = f.and_(below, fractional)
@@ -105,12 +105,12 @@ def _parity_single(f: Function, y: Value) -> tuple[Value, Value]:
     """(y is an integer, y is odd). f32 values from 2**24 on are even."""
     large = f.fcmp("oge", f.fabs(y), 2.0**24)
     shifted = f.fadd(y, DOUBLE.magic)
-    whole = f.fcmp("oeq", f.fsub(shifted, DOUBLE.magic), y)
+    integral = f.fcmp("oeq", f.fsub(shifted, DOUBLE.magic), y)
     low = f.cast(bits(f, shifted), I1)
     small = f.not_(large)
-    odd = f.and_(whole, low)
+    odd = f.and_(integral, low)
     odd = f.and_(odd, small)
-    return f.or_(whole, large), odd
+    return f.or_(integral, large), odd
 
 
 def _pow_double(f: Function, x: Value, y: Value) -> Value:
@@ -135,10 +135,10 @@ def _pow_double(f: Function, x: Value, y: Value) -> Value:
     grows = f.not_(f.xor(up, large))
     power = f.select(extreme, f.select(grows, number(INFINITY, x.type), 0.0), power)
 
-    whole, odd = _parity_double(f, y)
+    integral, odd = _parity_double(f, y)
     minus = f.and_(odd, f.icmp("slt", bits(f, x), number(0, bits(f, x).type)))
     power = f.select(minus, f.fneg(power), power)
-    wrong = f.and_(f.fcmp("olt", x, 0.0), f.and_(f.not_(whole), f.fcmp("olt", a, INFINITY)))
+    wrong = f.and_(f.fcmp("olt", x, 0.0), f.and_(f.not_(integral), f.fcmp("olt", a, INFINITY)))
     power = f.select(wrong, number(float("nan"), x.type), power)
     power = f.select(f.fcmp("uno", x, y), number(float("nan"), x.type), power)
     unit = f.or_(f.and_(f.fcmp("oeq", a, 1.0), endless), f.fcmp("oeq", x, 1.0))
@@ -185,9 +185,9 @@ def _parity_double(f: Function, y: Value) -> tuple[Value, Value]:
     """(y is an integer, y is odd); values from 2**53 on are even."""
     size = f.fabs(y)
     near = f.select(f.fcmp("olt", size, 2.0**52), f.fsub(f.fadd(size, 2.0**52), 2.0**52), size)
-    whole = f.fcmp("oeq", near, size)
+    integral = f.fcmp("oeq", near, size)
     half = f.fmul(size, 0.5)
     near_half = f.fsub(f.fadd(half, 2.0**52), 2.0**52)
     near_half = f.select(f.fcmp("olt", half, 2.0**52), near_half, half)
-    odd = f.and_(whole, f.fcmp("one", near_half, half))
-    return whole, odd
+    odd = f.and_(integral, f.fcmp("one", near_half, half))
+    return integral, odd

@@ -22,8 +22,8 @@ def fmod(f: Function, a: Value, b: Value) -> Value:
         quotient = f.fdiv(wx, wy)
         easy = all_lanes(f, f.fcmp("olt", quotient, 2.0**28 if single else 2.0**50))
         with f.if_(easy) as branch:
-            whole = _truncate(f, quotient)
-            rest = f.fma(f.fneg(whole), wy, wx)
+            integral = _truncate(f, quotient)
+            rest = f.fma(f.fneg(integral), wy, wx)
             # The rounded quotient may have reached the next integer.
             rest = f.select(f.fcmp("olt", rest, 0.0), f.fadd(rest, wy), rest)
             result.set(f.cast(rest, a.element))

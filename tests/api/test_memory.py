@@ -118,7 +118,7 @@ def test_memory_grows_by_the_weights_alone(tmp_path: Path) -> None:
     assert json.loads(done.stdout) < 1.2 * path.stat().st_size
 
 
-def test_places_follow_views_and_die_with_their_memory() -> None:
+def test_file_offsets_follow_views_and_die_with_their_memory() -> None:
     memory = np.arange(24, dtype=np.float32)
     note(memory, "file", 100)
     view = memory[4:].reshape(4, 5).T

@@ -301,7 +301,7 @@ def test_axes_that_only_a_type_is_read_of(result: str, passes: bool) -> None:
 @pytest.mark.parametrize(
     ("kernel", "read", "passes"), [(1, "%3:1", True), (1, "%3:0", False), (2, "%3:1", False)]
 )
-def test_places_of_maxima_of_single_elements(kernel: int, read: str, passes: bool) -> None:
+def test_indices_of_maxima_of_single_elements(kernel: int, read: str, passes: bool) -> None:
     """Where a window has one element only, its place does not hang on it."""
     graph = parse_graph(
         'graph "g"\n%0 = Parameter.1() {element_type=i32, shape=[1, 1, "N"]} "x"\n'

@@ -19,7 +19,7 @@ def same(got: Any, wanted: list[np.ndarray[Any, Any]]) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def rival(name: str) -> onnxruntime.InferenceSession:
+def reference(name: str) -> onnxruntime.InferenceSession:
     text = control_flow(name).SerializeToString()
     return onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
 
@@ -28,7 +28,7 @@ def rival(name: str) -> onnxruntime.InferenceSession:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", TEXTS)
 def test_same_as_onnxruntime(name: str, threads: int) -> None:
-    net, other = irc.compile_model(control_flow(name), num_threads=threads), rival(name)
+    net, other = irc.compile_model(control_flow(name), num_threads=threads), reference(name)
     for make in INPUTS[name]:
         inputs = make()
         wanted = other.run(None, inputs)
@@ -94,7 +94,7 @@ def test_profile_counts_a_loop_as_one_step() -> None:
 
 def test_sizes_of_one_plan_serve_all_lengths() -> None:
     net = irc.compile_model(control_flow("scan"))
-    other = rival("scan")
+    other = reference("scan")
     for t in (1, 7, 300, 2):
         inputs = INPUTS["scan"][0]()
         rng = np.random.default_rng(t)

@@ -142,7 +142,7 @@ def test_a_timeout_passes_in_the_queue(small_queue: tuple[Server, threading.Even
     assert outcomes == [STEPS]
 
 
-def test_a_client_that_goes_away_frees_its_place(
+def test_a_client_that_goes_away_frees_its_slot(
     small_queue: tuple[Server, threading.Event],
 ) -> None:
     server, released = small_queue

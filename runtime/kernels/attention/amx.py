@@ -78,8 +78,8 @@ class TileProducts(Products):
     ) -> None:  # fmt: skip
         """Add what `steps` cells of keys contribute to a panel's sums."""
         width = integer(self.spec.value_size)
-        whole = f.ceil_div(steps, AMX_ROWS)
-        self._rows(f, width, vectors, (values, exponentials, sums, whole), fresh=False)
+        full = f.ceil_div(steps, AMX_ROWS)
+        self._rows(f, width, vectors, (values, exponentials, sums, full), fresh=False)
 
     def _rows(
         self,
@@ -177,10 +177,10 @@ class TileProducts(Products):
                 at = f.add(f.mul(f.add(d, i), g.schedule.a_row), f.udiv(first, self.kr))
                 f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
-        whole = f.mul(f.udiv(count, keys), keys)
+        full = f.mul(f.udiv(count, keys), keys)
         for d, tail in vector_and_tail(f, self.spec.value_size, lanes):
-            with f.range(0, whole, keys, unroll=1) as first:
+            with f.range(0, full, keys, unroll=1) as first:
                 square(first, d, tail, ends=False)
-            with f.if_(f.icmp("slt", whole, count)):
-                square(whole, d, tail, ends=True)
+            with f.if_(f.icmp("slt", full, count)):
+                square(full, d, tail, ends=True)
         return f

@@ -140,12 +140,12 @@ class KeyBlock:
         def sweep(hidden: list[Value] | None) -> None:
             # Masks take code of their own, which hides a loop's.
             turns = 1 if hidden is not None else 4 if self.bare else 2
-            whole = f.mul(f.udiv(self.count, turns), turns)
-            with f.range(0, whole, turns, unroll=1) as key:
+            full = f.mul(f.udiv(self.count, turns), turns)
+            with f.range(0, full, turns, unroll=1) as key:
                 for u in range(turns):
                     visit(f.add(key, u), hidden)
             if turns > 1:
-                with f.range(whole, self.count, unroll=1) as key:
+                with f.range(full, self.count, unroll=1) as key:
                     visit(key, hidden)
 
         if spec.causal is None:

@@ -43,13 +43,13 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
             at = f.add(f.mul(f.add(cell, i), p.nr), c)
             f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
-    whole = spec.head_size // width * width
+    full = spec.head_size // width * width
     with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, f.params["rows"])):
         addresses = _row_places(p, f, c, stride, element)
-        with f.range(0, whole, width, outer=True) as k:
+        with f.range(0, full, width, outer=True) as k:
             square(addresses, k, width, c)
-        if whole < spec.head_size:
-            square(addresses, integer(whole), spec.head_size - whole, c)
+        if full < spec.head_size:
+            square(addresses, integer(full), spec.head_size - full, c)
     return f
 
 
@@ -77,10 +77,10 @@ def turn_mask(p: Products, spec: AttentionSpec) -> Function:
             addresses = _row_places(p, f, c, across, element)
             # Loads by masks cost nothing on AVX-512: all squares are one there.
             masks = f.target.isa == "avx512"
-            whole = integer(0) if masks else f.mul(f.udiv(count, lanes), lanes)
-            with f.range(0, whole, lanes, outer=True) as key:
+            full = integer(0) if masks else f.mul(f.udiv(count, lanes), lanes)
+            with f.range(0, full, lanes, outer=True) as key:
                 square(addresses, key, None, c)
-            with f.range(whole, count, lanes, outer=True) as key:
+            with f.range(full, count, lanes, outer=True) as key:
                 square(addresses, key, tail_mask(f, lanes, f.sub(count, key)), c)
         else:
             here = tail_mask(f, lanes, f.sub(f.params["rows"], c))

@@ -189,8 +189,8 @@ class Products:
         tiles = -(-width // most)
         if not isinstance(self.spec.queries, int):
             # Two kinds of panels are compiled: a height that leaves nothing over spares another.
-            whole = [width // h for h in range(most, most // 2, -1) if width % h == 0]
-            tiles = next(iter(whole), tiles)
+            full = [width // h for h in range(most, most // 2, -1) if width % h == 0]
+            tiles = next(iter(full), tiles)
         low, longer = divmod(width, tiles)
         for first, last, height in ((0, longer, low + 1), (longer, tiles, low)):
             if first == last:

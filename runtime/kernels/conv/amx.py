@@ -78,18 +78,18 @@ class TileMicro(Micro):
         down_bytes = self.factors.pixel_strides[1] * self.value_bytes
         apart = down_bytes if tile.rows > 1 and not tile.apart else lefts[0] * self.pixel_bytes
         passes = _Pass(self, f, lefts[:2], vectors, apart)
-        whole = len(lefts) // 2
+        full = len(lefts) // 2
         if len(lefts) <= 2:
             passes.write(lefts, f.params["data"], buffer, f.params["soon"])
         else:
             soon = f.var(PTR, f.params["soon"])
-            with f.range(0, whole, unroll=1) as i:
+            with f.range(0, full, unroll=1) as i:
                 data = f.offset(f.params["data"], f.mul(i, 2 * apart))
                 sums = f.offset(buffer, f.mul(i, 2 * AMX_ROWS * line))
                 soon.set(passes.write(lefts[:2], data, sums, soon.get()))
             if len(lefts) % 2:
-                data = f.offset(f.params["data"], 2 * whole * apart)
-                sums = f.offset(buffer, 2 * whole * AMX_ROWS * line)
+                data = f.offset(f.params["data"], 2 * full * apart)
+                sums = f.offset(buffer, 2 * full * AMX_ROWS * line)
                 passes.write(lefts[-1:], data, sums, soon.get())
         self.apply_epilogue(f, tile, buffer)
         return f

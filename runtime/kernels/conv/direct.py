@@ -96,9 +96,9 @@ class DirectLoops:
     def unit_of(self, task: Value, units: Value) -> tuple[Value, Value]:
         """Unit and panel of a task: all units take a group of panels before the next group."""
         f, cut = self.f, self.cut
-        whole = f.mul(units, cut.group)
-        first = f.mul(f.udiv(task, whole), cut.group)
-        inside, wide = f.urem(task, whole), f.smin(f.sub(cut.panels, first), cut.group)
+        full = f.mul(units, cut.group)
+        first = f.mul(f.udiv(task, full), cut.group)
+        inside, wide = f.urem(task, full), f.smin(f.sub(cut.panels, first), cut.group)
         return f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
 
     def group_address(self, batch: Value, group: Value) -> Value:

@@ -207,13 +207,13 @@ class Copied(DirectLoops):
                 with f.range(0, run.count, outer=True) as i:
                     emit_row(f.add(f.mul(i, run.size), run.start), run.size, run.taps)
             return
-        whole = f.udiv(high, tall)
-        with f.range(0, whole, outer=True) as i:
+        full = f.udiv(high, tall)
+        with f.range(0, full, outer=True) as i:
             emit_row(f.mul(i, tall), tall)
         height = self.spec.out_sizes[1]
         if tall > 1 and isinstance(height, int) and height % tall:
-            with f.if_(f.icmp("sgt", high, f.mul(whole, tall))):
-                emit_row(f.mul(whole, tall), height % tall)
+            with f.if_(f.icmp("sgt", high, f.mul(full, tall))):
+                emit_row(f.mul(full, tall), height % tall)
 
     def pieces(self, column: Value, channels: int) -> Iterator[tuple[int, Value, Value, Taps]]:
         """(size, count, first, taps) of the tiles of a block's row that begins at `column`. In a

@@ -228,14 +228,14 @@ class _Copier:
     def run(self, source: Value, to: Value, count: Value) -> None:
         """Values that are neighbours."""
         f, rows = self.f, self.rows
-        whole = f.mul(f.udiv(count, rows.lanes), rows.lanes)
-        with f.range(0, whole, rows.lanes, unroll=2) as i:
+        full = f.mul(f.udiv(count, rows.lanes), rows.lanes)
+        with f.range(0, full, rows.lanes, unroll=2) as i:
             x = self.factors(f.at(source, i, self.element), None)
             f.store(x, f.at(to, i, rows.value_type))
-        left = f.sub(count, whole)
+        left = f.sub(count, full)
         with f.if_(f.icmp("sgt", left, 0)):
-            x = self.factors(f.at(source, whole, self.element), left)
-            f.store(x, f.at(to, whole, rows.value_type))
+            x = self.factors(f.at(source, full, self.element), left)
+            f.store(x, f.at(to, full, rows.value_type))
 
     def planes(self, source: Value, to: Value, pixels: Value) -> None:
         """A few rows, one per channel, whose values take turns."""
@@ -251,12 +251,12 @@ class _Copier:
                 at = f.add(f.mul(i, channels), n * rows.lanes)
                 f.store(taking_turns(f, planes, n), f.at(to, at, rows.value_type))
 
-        whole = f.mul(f.udiv(pixels, rows.lanes), rows.lanes)
-        with f.range(0, whole, rows.lanes, unroll=1) as i:
+        full = f.mul(f.udiv(pixels, rows.lanes), rows.lanes)
+        with f.range(0, full, rows.lanes, unroll=1) as i:
             copy_some(i, None)
-        left = f.sub(pixels, whole)
+        left = f.sub(pixels, full)
         with f.if_(f.icmp("sgt", left, 0)):
-            copy_some(whole, left)
+            copy_some(full, left)
 
     def factors(self, address: Value, left: Value | None) -> Value:
         """A register of neighbouring values as factors; those beyond `left` are not read."""

@@ -157,13 +157,13 @@ def amx_tile_function(
     k = g.spec.k
     depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
     rest = f.urem(depth, AMX_ROWS) if t.tail else integer(0)
-    whole = f.sub(depth, rest)
-    with f.range(0, whole, AMX_ROWS, unroll=1) as at:
+    full = f.sub(depth, rest)
+    with f.range(0, full, AMX_ROWS, unroll=1) as at:
         step.multiply(at, f.at(p["b"], f.mul(at, t.nr), step.cell), step.panel, step.fetches(at))
         waiting.emit_some(at, each)
     with f.if_(f.icmp("ne", rest, 0)):
-        step.multiply(whole, p["tail"], integer(AMX_ROWS * t.nr))
-    waiting.rest(f.mul(f.udiv(whole, AMX_ROWS), each))
+        step.multiply(full, p["tail"], integer(AMX_ROWS * t.nr))
+    waiting.rest(f.mul(f.udiv(full, AMX_ROWS), each))
     for i, address in addresses:
         on_tile(f, "tilestored64", i, address, stride)
     return f

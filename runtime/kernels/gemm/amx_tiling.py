@@ -41,9 +41,9 @@ def choose_amx_schedule(
         kc, blocked = _depth(spec, target, product.cells, mr)
     else:
         kc, blocked = expanded_depth(product.cells or 1, target, nr * product.bytes, 1)
-    whole = isinstance(spec.k, int) and spec.k % (AMX_ROWS * kr) == 0
+    full_steps = isinstance(spec.k, int) and spec.k % (AMX_ROWS * kr) == 0
     exact = guarded or len(heights) == 1 or bool(full)
-    reads_in_place = whole and (packing.pack_a == "no" or packing.in_place) and exact
+    reads_in_place = full_steps and (packing.pack_a == "no" or packing.in_place) and exact
     narrow = reads_in_place and not guarded and is_narrow(spec, nr)
     tall = _tiles_in_block(spec, target, kc, mr)
     mc, nc = block_sizes(spec, target, (mr, nr, kc), blocked, packing.pack_b, tall)

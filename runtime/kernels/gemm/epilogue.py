@@ -224,7 +224,7 @@ def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = Fa
     epilogue = GemmEpilogue(g, f, p["frame"], lanes)
     terms = terms_of(f) if corrects else []
     correcting = ZeroPointCompensation(g, f, p["frame"], terms) if corrects else None
-    whole = f.mul(f.udiv(p["cols"], lanes), lanes)
+    full_columns = f.mul(f.udiv(p["cols"], lanes), lanes)
 
     def column(c: Value, tail: TailMask | None) -> None:
         n = f.add(p["n"], c)
@@ -246,9 +246,9 @@ def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = Fa
             full = FullRows(g, f, p["frame"], (p["buffer"], p["m"], p["n"]), terms)
             unrolled_loop(f, p["rows"], 2, full.finish)
             f.ret()
-    with f.range(0, whole, lanes, unroll=1) as c:
+    with f.range(0, full_columns, lanes, unroll=1) as c:
         column(c, None)
     if lanes > 1:
-        with f.if_(f.icmp("slt", whole, p["cols"])):
-            column(whole, tail_mask(f, lanes, f.sub(p["cols"], whole)))
+        with f.if_(f.icmp("slt", full_columns, p["cols"])):
+            column(full_columns, tail_mask(f, lanes, f.sub(p["cols"], full_columns)))
     return f

@@ -87,8 +87,8 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
         step = _ACCUMULATORS_PER_ROW * lanes
         # Lanes that lie apart hide a loop's own instructions: no turn is written out.
         single = a_step.known != 1 or b_step.known != 1
-        whole = integer(0) if single else f.mul(f.udiv(depth, step), step)
-        with f.range(0, whole, step, unroll=1) as k:
+        full = integer(0) if single else f.mul(f.udiv(depth, step), step)
+        with f.range(0, full, step, unroll=1) as k:
             for u in range(_ACCUMULATORS_PER_ROW):
                 turn(f.add(k, u * lanes), sums[u], None)
         if single or depth.known is None or depth.known % step:
@@ -101,8 +101,8 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
             for some, their in zip(sums, slots, strict=True):
                 for s, at in zip(some, their, strict=True):
                     f.store(s.get(), f.offset(waiting, at), size)
-            with f.range(whole, depth, lanes, outer=True) as k:
-                u = f.urem(f.udiv(f.sub(k, whole), lanes), _ACCUMULATORS_PER_ROW)
+            with f.range(full, depth, lanes, outer=True) as k:
+                u = f.urem(f.udiv(f.sub(k, full), lanes), _ACCUMULATORS_PER_ROW)
                 sums_of_turn = f.offset(waiting, f.mul(u, rows * size))
                 for s, at in zip(sums[0], slots[0], strict=True):
                     s.set(f.load(g.vector, f.offset(sums_of_turn, at), size))

@@ -127,12 +127,12 @@ class Int8Tile:
         """Add one group of the activations, `cells` cells from `first` on, to sums of f32."""
         g, f = self.g, self.f
         dots = [[f.var(vec(I32, g.lanes), 0) for _ in row] for row in sums]
-        whole = cells // _MAX_UNROLLED_CELLS * _MAX_UNROLLED_CELLS
+        full = cells // _MAX_UNROLLED_CELLS * _MAX_UNROLLED_CELLS
         if cells <= _MAX_UNROLLED_CELLS:
-            whole = 0
-        with f.range(0, whole, _MAX_UNROLLED_CELLS, unroll=1) as c:
+            full = 0
+        with f.range(0, full, _MAX_UNROLLED_CELLS, unroll=1) as c:
             self.add_cells(f.add(first, c), _MAX_UNROLLED_CELLS, dots)
-        self.add_cells(f.add(first, whole), cells - whole, dots)
+        self.add_cells(f.add(first, full), cells - full, dots)
         factors = self.read_factors(index)
         groups, k = dot_groups(g.spec), padded_depth(g.spec)
         for i, row in enumerate(sums):
@@ -173,8 +173,8 @@ def accumulate_int8(
     placed = [divmod(c, e.nr) for c in columns]
     tile = Int8Tile(g, f, shape, placed, e, ByteDots(g.target, g.lanes))
     cells = g.spec.compressed.dot_group // e.kr
-    whole, rest = divmod(-(-g.spec.k // e.kr), cells)
-    with f.range(0, whole, outer=True) as index:
+    full, rest = divmod(-(-g.spec.k // e.kr), cells)
+    with f.range(0, full, outer=True) as index:
         tile.add_group(index, f.mul(index, cells), cells, sums)
     if rest:
-        tile.add_group(integer(whole), integer(whole * cells), rest, sums)
+        tile.add_group(integer(full), integer(full * cells), rest, sums)

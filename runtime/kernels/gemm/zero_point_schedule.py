@@ -166,12 +166,12 @@ def _sum_of_row(g: GemmContext, f: Function, row: Value, access: Access) -> Valu
     them, one that is read in place must not be left."""
     t, steps = g.schedule, f.params["steps"]
     total = f.var(g.vector, 0)
-    whole = f.mul(f.udiv(steps, t.lanes), t.lanes)
-    with f.range(0, whole, t.lanes, unroll=1) as k:
+    full = f.mul(f.udiv(steps, t.lanes), t.lanes)
+    with f.range(0, full, t.lanes, unroll=1) as k:
         _add(g, f, total, left=f.load(g.vector, f.at(row, k, I32), 1))
-    with f.if_(f.icmp("slt", whole, steps)):
-        tail = None if access.cell is None else tail_mask(f, t.lanes, f.sub(steps, whole))
-        _add(g, f, total, left=masked_load(f, g.vector, f.at(row, whole, I32), tail))
+    with f.if_(f.icmp("slt", full, steps)):
+        tail = None if access.cell is None else tail_mask(f, t.lanes, f.sub(steps, full))
+        _add(g, f, total, left=masked_load(f, g.vector, f.at(row, full, I32), tail))
     return f.reduce("add", total.get())
 
 

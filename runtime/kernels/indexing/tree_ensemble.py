@@ -70,8 +70,8 @@ class _Trees:
                     rows_ = [f.add(row, k) for k in range(LANES)]
                     self.add_leaves(rows_, [root] * LANES, [target] * LANES)
             with f.range(groups, end, unroll=1, outer=True) as row:
-                whole = spec.tree_count // LANES * LANES
-                for low, high, step in ((0, whole, LANES), (whole, spec.tree_count, 1)):
+                full = spec.tree_count // LANES * LANES
+                for low, high, step in ((0, full, LANES), (full, spec.tree_count, 1)):
                     with f.range(low, high, step, unroll=1) as tree:
                         pairs = [self.tree(f.add(tree, k)) for k in range(step)]
                         self.add_leaves([row] * step, *map(list, zip(*pairs, strict=True)))
@@ -198,15 +198,15 @@ class _Trees:
         """Join the contiguous weights of a leaf with the results of a row."""
         f, width = self.f, self.spec.width
         lanes = max(1, f.target.lanes(bytes_of(self.kind) * 8))
-        whole = width // lanes * lanes
-        with f.range(0, whole, lanes, unroll=1) as t:
+        full = width // lanes * lanes
+        with f.range(0, full, lanes, unroll=1) as t:
             pair = [f.at(p, t, self.kind) for p in (weights, results)]
             self.join(pair[0], pair[1], vec(self.kind, lanes))
-        while whole < width:
-            lanes = min(lanes, 1 << (width - whole).bit_length() - 1)
-            pair = [f.at(p, whole, self.kind) for p in (weights, results)]
+        while full < width:
+            lanes = min(lanes, 1 << (width - full).bit_length() - 1)
+            pair = [f.at(p, full, self.kind) for p in (weights, results)]
             self.join(pair[0], pair[1], vec(self.kind, lanes))
-            whole += lanes
+            full += lanes
 
     def join(self, weight: Value, result: Value, type_: str) -> None:
         f = self.f

@@ -101,7 +101,7 @@ def test_interrupts_leave_no_litter(
     assert listing(tmp_path) == {}
 
 
-def test_places_that_cannot_be_written(graph: Graph, tmp_path: Path) -> None:
+def test_paths_that_cannot_be_written(graph: Graph, tmp_path: Path) -> None:
     for target in (tmp_path / "no" / "m.xml", tmp_path):
         with pytest.raises(Error, match="cannot be written"):
             write_xml(graph, target)

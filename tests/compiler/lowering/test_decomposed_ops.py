@@ -122,7 +122,7 @@ def test_against_evaluate(name: str, compile_graph) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("image", (IMAGE, FIXED), ids=("symbolic", "fixed"))
 @pytest.mark.parametrize("pool", POOLS)
-def test_places_of_maxima(pool: str, image: str, compile_graph) -> None:
+def test_indices_of_maxima(pool: str, image: str, compile_graph) -> None:
     """Of equal elements the first, never a padding, and NaN before all."""
     text = image + f"%2 = MaxPool.14(%0) {{{POOLS[pool]}}}\n"
     graph = parse_graph(f'graph "g"\n{text}%3 = Result.1(%2) "y"\n%4 = Result.1(%2:1) "i"\n')
@@ -139,7 +139,7 @@ def test_places_of_maxima(pool: str, image: str, compile_graph) -> None:
 @pytest.mark.parametrize("where", [0, 1], ids=["in the image", "in the grid"])
 @pytest.mark.parametrize("corners", ["true", "false"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
-def test_places_outside_an_image_are_zeros_whatever_stands_at_its_border(
+def test_pixels_outside_an_image_are_zeros_whatever_its_border_holds(
     mode: str, corners: str, where: int
 ) -> None:
     """Infinity and NaN of one input, which as factors of 0 would make NaN of it."""

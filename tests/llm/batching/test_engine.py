@@ -95,7 +95,7 @@ def test_messages_and_tokens_are_prompts(engine: GenerationEngine) -> None:
 
 
 @pytest.mark.slow
-def test_the_queue_is_bounded_and_places_become_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_bounded_and_slots_become_free(monkeypatch: pytest.MonkeyPatch) -> None:
     go = hold_steps(monkeypatch)
     with LLM.engine(max_rows=1, queue_size=2) as engine:
         first = engine.submit("a", max_tokens=500, ignore_eos=True)

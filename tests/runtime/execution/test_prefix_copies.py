@@ -36,7 +36,7 @@ def addresses(request: Any) -> list[int]:
 
 @pytest.mark.slow
 def test_both_caches_are_appended_to() -> None:
-    code = wide_net().session.regions.codes[-1]
+    code = wide_net().session.regions.compiled[-1]
     assert len(code.prefix_copies) == len(wide_net().plan.variables) == 2
 
 

@@ -363,7 +363,7 @@ def test_an_outgrown_arena_is_given_back() -> None:
 def test_the_arena_fits_what_lives_after_any_shape() -> None:
     """At most a tenth larger, but for small ones, however large the shape before was."""
     session = Session(chain().compile(), num_threads=1)
-    (code,) = session.regions.codes
+    (code,) = session.regions.compiled
     for n in (4_000_000, 1_500_000, 1_450_000, 3_000_000, 3_100_000, 2_000_000):
         placement = code.layout([(n,), (n,)]).placement
         sizes = code.tables.sizes({s.symbol: n for s in code.region.symbols})

@@ -47,15 +47,15 @@ class TileLoops:
         loops, t = self.loops, self.loops.g.schedule
         f, (j0, j1) = loops.f, self.js
         rest = f.urem(loops.n, t.nr)
-        whole = t.vectors
-        edge = TileShape(0, whole, 1, edge=True)
+        full_vectors = t.vectors
+        edge = TileShape(0, full_vectors, 1, edge=True)
         if rest.known is not None:
             vectors = -(-rest.known // t.lanes)
             edge = TileShape(0, vectors, 1, edge=rest.known % t.lanes != 0)
         if t.buffered and (loops.g.spec.packed or t.pack_b):
             # Panels are padded, and `finish` knows where the columns end: no masks in tiles.
-            edge = TileShape(0, whole if t.brief else edge.vectors, 1, edge=False)
-        plain = rest.known == 0 or edge == TileShape(0, whole, 1, edge=False)
+            edge = TileShape(0, full_vectors if t.brief else edge.vectors, 1, edge=False)
+        plain = rest.known == 0 or edge == TileShape(0, full_vectors, 1, edge=False)
         full = j1 if plain else f.smin(f.udiv(loops.n, t.nr), j1)
         singles = j0
         if f.udiv(loops.n, t.nr).known != 0 or plain:
@@ -65,9 +65,9 @@ class TileLoops:
                     groups = f.select(f.icmp("eq", loops.m, 1), groups, 0)
                 singles = f.add(j0, f.mul(groups, t.panels))
                 with f.range(j0, singles, t.panels, outer=True) as j:
-                    self.panel(j, TileShape(0, whole, t.panels, edge=False))
+                    self.panel(j, TileShape(0, full_vectors, t.panels, edge=False))
             with f.range(singles, full, outer=True) as j:
-                self.panel(j, TileShape(0, whole, 1, edge=False))
+                self.panel(j, TileShape(0, full_vectors, 1, edge=False))
         if not plain:
             # At most one edge panel, and only the worker that has the last panel has it.
             with f.range(f.smax(full, j0), j1, outer=True) as j:

@@ -31,8 +31,8 @@ def split_work(
     """
     batch, tiles, panels = counts
     zero = integer(0)
-    whole = [(zero, batch), (zero, tiles), (zero, panels)]
-    bounds = [(f.var(I64, lo), f.var(I64, hi)) for lo, hi in whole]
+    full = [(zero, batch), (zero, tiles), (zero, panels)]
+    bounds = [(f.var(I64, lo), f.var(I64, hi)) for lo, hi in full]
     with f.if_(f.icmp("sgt", entry.workers, 1)):
         best, grid = f.var(I64, (1 << 62)), [f.var(I64, 1) for _ in counts]
         with f.range(1, f.add(f.smin(entry.workers, f.smax(batch, 1)), 1), outer=True) as x:

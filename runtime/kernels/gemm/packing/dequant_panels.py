@@ -54,12 +54,12 @@ def expand_function(g: GemmContext) -> Function:
                 row = f.udiv(f.sub(k, p["k0"]), t.kr)
                 _store(g, f, values, f.at(p["to"], f.add(f.mul(row, t.nr), c), g.acc))
 
-            whole = f.add(lo, f.mul(f.udiv(f.sub(hi, lo), e.kr), e.kr))
-            with f.range(lo, whole, e.kr, unroll=1) as k:
+            full = f.add(lo, f.mul(f.udiv(f.sub(hi, lo), e.kr), e.kr))
+            with f.range(lo, full, e.kr, unroll=1) as k:
                 write(k, e.kr)
             if rest := e.k % e.kr:
-                with f.if_(f.icmp("slt", whole, hi)):
-                    write(whole, rest)
+                with f.if_(f.icmp("slt", full, hi)):
+                    write(full, rest)
     return f
 
 

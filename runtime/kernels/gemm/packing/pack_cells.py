@@ -111,17 +111,17 @@ def each_cell(
 ) -> None:
     """write(cell, indices) for every cell of `depth` values."""
     kr = g.schedule.kr
-    whole = f.udiv(depth, kr)
-    with f.range(0, whole, unroll=unroll) as cell:
+    full = f.udiv(depth, kr)
+    with f.range(0, full, unroll=unroll) as cell:
         first = f.mul(cell, kr)
         write(cell, KIndices([f.add(first, i) for i in range(kr)]))
     if kr == 1:
         return
-    first = f.mul(whole, kr)
+    first = f.mul(full, kr)
     with f.if_(f.icmp("slt", first, depth)):
         ks, last = [f.add(first, i) for i in range(kr)], f.sub(depth, 1)
         exist = [f.icmp("slt", k, depth) for k in ks]
-        write(whole, KIndices([f.smin(k, last) for k in ks], exist))
+        write(full, KIndices([f.smin(k, last) for k in ks], exist))
 
 
 def fetch_cells(

@@ -94,10 +94,10 @@ def pack_a_function(g: GemmContext) -> Function:
         else:
             # Lanes that are gathered one by one need no second form.
             single = along.step.known != 1 and not gathers(f, element)
-            whole = integer(0) if single else f.mul(f.udiv(p["k"], width), width)
-            with f.range(0, whole, width, unroll=4) as k:
+            full = integer(0) if single else f.mul(f.udiv(p["k"], width), width)
+            with f.range(0, full, width, unroll=4) as k:
                 copy(k, None)
-            with f.range(whole, p["k"], width, outer=True) as k:
+            with f.range(full, p["k"], width, outer=True) as k:
                 copy(k, f.smin(f.sub(p["k"], k), width))
     if t.guarded:
         with f.range(p["rows"], t.mr, outer=True) as i:
@@ -168,8 +168,8 @@ def pack_b_function(g: GemmContext) -> Function:
             copy(cell, indices, integer(c), None)
 
     # Lanes that are gathered one by one need no second form.
-    whole = f.icmp("sge", p["cols"], t.nr) if column.known == 1 else integer(0, I1)
-    with f.if_(whole) as branch:
+    full = f.icmp("sge", p["cols"], t.nr) if column.known == 1 else integer(0, I1)
+    with f.if_(full) as branch:
         each_cell(g, f, p["k"], copy_row, unroll=4)
         branch.else_()
         # One vector of columns after the other: masks take code, which is emitted once.
@@ -185,14 +185,14 @@ def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
     t, side, p = g.schedule, right_side(g), f.params
     element, lanes = side.element, t.lanes
     width = lanes * t.kr
-    whole = f.mul(f.udiv(p["k"], width), width)
+    full = f.mul(f.udiv(p["k"], width), width)
     with f.range(0, t.nr, lanes, outer=True) as c:
         source = f.at(p["source"], f.mul(column, c), element)
         left = f.sub(p["cols"], c)
 
         square = f.icmp("sge", left, lanes)
         with f.if_(square):
-            with f.range(0, whole, width, outer=True) as k:
+            with f.range(0, full, width, outer=True) as k:
                 cell = f.udiv(k, t.kr)
                 rows: list[Value] = []
                 for i in range(lanes):
@@ -201,7 +201,7 @@ def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
                 for i, x in enumerate(transpose_square(f, rows)):
                     to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), side.cell)
                     f.store(x, to, lanes * side.align)
-        turned = f.select(square, whole, 0)
+        turned = f.select(square, full, 0)
         with f.range(0, lanes, unroll=1) as i, f.range(turned, p["k"], t.kr, unroll=1) as k:
             to = f.at(p["to"], f.add(f.add(f.mul(f.udiv(k, t.kr), t.nr), c), i), side.cell)
             with f.if_(f.icmp("slt", i, left)) as inside:

@@ -55,8 +55,8 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
         columns = matrices[which, ..., first * layout.nr : last * layout.nr]
         columns = round_array(columns) if constant.rounds else columns
         columns = columns ^ np.uint8(SIGN_FLIP) if flips(constant) else columns
-        whole = columns.shape[-1] // layout.nr
-        for begin, end in ((0, whole), (whole, last - first)):
+        full = columns.shape[-1] // layout.nr
+        for begin, end in ((0, full), (full, last - first)):
             if begin < end:
                 chunk = columns[..., begin * layout.nr : end * layout.nr]
                 wide = chunk.shape[-1] // (end - begin)
@@ -107,19 +107,19 @@ def _fill(to: Array, columns: Array, constant: PlanConstant) -> None:
         out[..., wide:] = 0
     else:
         out = panel.reshape(count, across, cells, nr, kr)
-        whole = k // kr
-        if whole and columns.strides[2] == columns.itemsize:
+        full = k // kr
+        if full and columns.strides[2] == columns.itemsize:
             # Whole cells are in the source in the layout that they shall have here: they are copied
             # as one number.
             cell = np.dtype(f"u{kr * columns.itemsize}")
-            inner = columns[:, :, : whole * kr].swapaxes(2, 3).view(cell)
-            out.view(cell)[:, :, :whole, :wide, 0] = inner.swapaxes(2, 3)
+            inner = columns[:, :, : full * kr].swapaxes(2, 3).view(cell)
+            out.view(cell)[:, :, :full, :wide, 0] = inner.swapaxes(2, 3)
         else:
-            inner = columns[:, :, : whole * kr].reshape(count, across, whole, kr, wide)
-            out[:, :, :whole, :wide] = inner.swapaxes(-1, -2)
+            inner = columns[:, :, : full * kr].reshape(count, across, full, kr, wide)
+            out[:, :, :full, :wide] = inner.swapaxes(-1, -2)
         if rest := k % kr:
-            out[:, :, whole, :wide, :rest] = columns[:, :, whole * kr :].swapaxes(-1, -2)
-            out[:, :, whole, :wide, rest:] = 0
+            out[:, :, full, :wide, :rest] = columns[:, :, full * kr :].swapaxes(-1, -2)
+            out[:, :, full, :wide, rest:] = 0
         out[..., wide:, :] = 0
     if layout.column_sums:
         stored = columns.view(np.int8) if flips(constant) else columns
@@ -187,9 +187,9 @@ def _with_tails(taps: Array, kr: int) -> Array:
     last value of each, padded with zeros."""
     high, wide, channels, n = taps.shape[-4:]
     rows = taps.reshape(len(taps), -1, high, wide * channels, n)
-    whole = rows[..., :-1, :].reshape(*rows.shape[:2], -1, n)
+    full = rows[..., :-1, :].reshape(*rows.shape[:2], -1, n)
     ends = np.pad(rows[..., -1, :], [(0, 0), (0, 0), (0, -high % kr), (0, 0)])
-    return np.concatenate([whole, ends], axis=2)
+    return np.concatenate([full, ends], axis=2)
 
 
 def unpack(packed: Array, constant: PlanConstant) -> Array:

@@ -112,7 +112,7 @@ def test_branches_of_several_outputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_carried_values_change_places(tmp_path: Path) -> None:
+def test_carried_values_are_swapped(tmp_path: Path) -> None:
     model = parser.parse_model(PLACES)
     many = [{"count": np.array(n), **numbers(*"abcw")} for n in (1, 2, 5)]
     path = ir_of(model, tmp_path)

@@ -155,10 +155,10 @@ def test_against_onnxruntime(mode: str) -> None:
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
     ).SerializeToString()
-    rival = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    reference = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     net = irc.compile_model(irc.read_model(onnx.load_from_string(model)), num_threads=1)
     assert not net.plan.host_steps()
     for rows, size in itertools.product((1, 3), (7, 11, 12, 13, 40)):
         x = np.random.default_rng(size).standard_normal((rows, size)).astype(np.float32)
-        (want,) = rival.run(None, {"x": x})
+        (want,) = reference.run(None, {"x": x})
         assert np.array_equal(net([x])[0], want)

@@ -215,7 +215,7 @@ def test_the_bounds(m: int, isa: str) -> None:
 @each_isa
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("size", [5, 6, 7, 8, 9])
-def test_places_outside_the_image_do_not_count(size: int, m: int, isa: str) -> None:
+def test_pixels_outside_the_image_do_not_count(size: int, m: int, isa: str) -> None:
     case = Case((size, size + 2), (3, 3), 16, 16, pads=(1, 1), winograd=m)
     out = computed(case, isa, lambda x: x.fill(1), weights=poison_taps(case))
     assert np.isfinite(out).all()

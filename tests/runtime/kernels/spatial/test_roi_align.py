@@ -123,7 +123,7 @@ def test_infinities_in_the_image(isa: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("places", MODES)
-def test_places_are_those_of_f32(places: str) -> None:
+def test_coordinates_are_those_of_f32(places: str) -> None:
     """Whether a sample falls on an element decides whether infinities make numbers of none."""
     whole = np.arange(5, dtype=np.float32)
     boxes = np.array([[x, 0, x + w, 3] for x in whole for w in whole[1:]], np.float32)

@@ -98,7 +98,7 @@ def test_models_saved_by_onnx_with_external_data(tmp_path: Path) -> None:
         ({"length": "999"}, "outside its file"),
     ],
 )
-def test_places_that_are_refused(tmp_path: Path, entries: dict[str, str], part: str) -> None:
+def test_locations_that_are_refused(tmp_path: Path, entries: dict[str, str], part: str) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "folder").mkdir()

@@ -90,7 +90,7 @@ def old(op_type: str, a: Any, b: Any, opset: int = 6, **attributes: Any) -> Any:
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((4,), 2), ((3, 4), 1), ((3,), 1), ((2,), 0)])
-def test_old_broadcasting_stands_on_an_axis(shape: tuple[int, ...], axis: int) -> None:
+def test_old_broadcasting_begins_at_an_axis(shape: tuple[int, ...], axis: int) -> None:
     a, b = normal(2, 3, 4), normal(*shape)
     placed = b.reshape(*(1,) * axis, *shape, *(1,) * (3 - axis - len(shape)))
     np.testing.assert_array_equal(old("Add", a, b, broadcast=1, axis=axis), a + placed)

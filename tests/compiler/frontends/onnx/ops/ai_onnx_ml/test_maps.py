@@ -172,7 +172,7 @@ def test_cast_map_of_text() -> None:
     assert "CastMap" in str(caught.value)
 
 
-def test_a_negative_key_is_no_place() -> None:
+def test_a_negative_key_is_no_index() -> None:
     model = cast_map(F32, F32, map_form="SPARSE", max_map=4)
     with pytest.raises(irc.ExecutionError, match="not an index"):
         irc.compile_model(model)({"x": {-1: 2.0}})

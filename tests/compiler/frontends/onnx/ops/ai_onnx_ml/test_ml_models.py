@@ -169,7 +169,7 @@ def test_a_linear_classifier_without_intercepts() -> None:
     np.testing.assert_array_equal(labels, scores.argmax(1) + 4)
 
 
-def test_quantiles_of_two_classes_stand_side_by_side() -> None:
+def test_quantiles_of_two_classes_are_adjacent_columns() -> None:
     from statistics import NormalDist
 
     x = np.linspace(0.1, 0.9, 9, dtype=np.float32).reshape(-1, 1)

@@ -101,7 +101,7 @@ def test_other_axes(kind: int, axes: tuple[int, int], zero: bool) -> None:
     agree(model(kind, 4, axes=axes, zero=zero, shape=(32, 32)), [[0, 31, 5]])
 
 
-def test_three_axes_and_a_block_that_is_not_whole() -> None:
+def test_three_axes_and_a_block_that_is_cut_off() -> None:
     agree(model(TensorProto.UINT4, 4, axes=(0, 2), shape=(6, 2, 32)), [[5, 0], [1, 1]])
     agree(model(TensorProto.INT4, 4, zero=True, shape=(6, 40)), [[5, 0], [1, 1]])
 
