@@ -21,7 +21,7 @@ from ..compiler.options import (
     Shapes,
 )
 from ..ir.errors import UsageError, memory_errors
-from ..ir.ops.random_seed import set_seed
+from ..ir.random_seed import set_seed
 from .compiled_model import CompiledModel, compile_with_options
 from .model_source import Performance
 from .ports import Outputs

@@ -13,9 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import TextIO
 
-from ..ir.escape import escape_text
+from ..ir.escape import escape_text, stream_beneath
 
 # Seconds until the line is shown first.
 FIRST_REPORT_SECONDS = 1.0
@@ -29,11 +28,6 @@ def _new_lock() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_new_lock)
-
-
-def stream_beneath(stream: TextIO) -> TextIO:
-    """The stream itself, without the command line's escaping (cli/console.py)."""
-    return getattr(stream, "beneath", stream)
 
 
 @contextlib.contextmanager

@@ -27,8 +27,8 @@ from ..ir.errors import (
     ModelFormatError,
     UsageError,
 )
+from ..ir.limits.format_bytes import format_size
 from ..ir.limits.host_memory import default_max_memory
-from ..ir.limits.memory_budget import format_size
 from .logging import log
 
 Array = npt.NDArray[Any]

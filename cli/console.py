@@ -16,8 +16,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO, cast
 
-from ..api.progress import stream_beneath
-from ..ir.escape import escape_text, join_lines
+from ..ir.escape import escape_text, join_lines, stream_beneath
 
 
 class EscapingStream:

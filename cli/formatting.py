@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 
-from ..ir.limits.memory_budget import format_size
+from ..ir.limits.format_bytes import format_size
 
 # A table is as wide as its content, unless stdout is a terminal of fewer columns.
 MIN_COLUMNS = 60

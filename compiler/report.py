@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..ir.dtype import DType
 from ..ir.escape import join_lines
-from ..ir.limits.memory_budget import format_size
+from ..ir.limits.format_bytes import format_size
 from ..ir.ops.quantization.integer_products import BYTES
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
 from ..plan.specs import SPECS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from typing import TextIO
 
 # Cc: control characters; Cf: format characters, among them bidirectional marks; Cs: surrogates;
 # Zl, Zp: line and paragraph separators; Co, Cn: private and unassigned, of unknown effect.
@@ -34,3 +35,8 @@ def _escape_character(character: str) -> str:
     if character.isprintable() or unicodedata.category(character) not in _ESCAPED:
         return character
     return repr(character)[1:-1]
+
+
+def stream_beneath(stream: TextIO) -> TextIO:
+    """The stream itself, without the command line's escaping (cli/console.py)."""
+    return getattr(stream, "beneath", stream)

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import networkx as nx
-
 from .dims import Dim
 from .dims.constraints import ShapeConstraint
 from .errors import VerificationError
@@ -24,7 +22,6 @@ from .types import TensorType, Type
 
 # Operations that `parameters`, `results` and `sinks` list.
 _ROOTS = frozenset({"Parameter", "TypedParameter", "Result", "Assign"})
-_find_cycle: Any = nx.find_cycle  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 class Value(NamedTuple):
@@ -74,7 +71,9 @@ class Graph:
         self.sinks: list[int] = []
         self.rt_info: dict[str, Any] = {}
         self.needs: tuple[ShapeConstraint, ...] = ()
-        self._bind(nx.MultiDiGraph())
+        from networkx import MultiDiGraph  # not loaded where a stored plan runs
+
+        self._bind(MultiDiGraph())
         self._next = 0
         self._order: list[int] | None = None
 
@@ -323,10 +322,13 @@ class Graph:
 
     def find_cycle(self) -> list[int]:
         """The nodes of one cycle in order, or an empty list."""
+        import networkx as nx
+
+        find_cycle: Any = nx.find_cycle  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         # networkx.find_cycle takes quadratic time in a graph without cycles.
         if nx.is_directed_acyclic_graph(self._g):
             return []
-        edges: list[tuple[int, int, int]] = list(_find_cycle(self._g))
+        edges: list[tuple[int, int, int]] = list(find_cycle(self._g))
         return [edge[0] for edge in edges]
 
     def copy(self) -> Graph:

@@ -175,10 +175,20 @@ def test_import_circles() -> None:
 def test_import_is_light() -> None:
     code = (
         "import sys, irc_compiler; "
-        "heavy = {'onnx', 'llvmlite', 'lxml', 'rich'} & set(sys.modules); "
-        "assert not heavy, heavy"
+        "heavy = {'onnx', 'llvmlite', 'lxml', 'rich', 'networkx', 'irc_compiler.ir.ops'}; "
+        "heavy &= set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("word", ["--version", "--help", "unknown-verb"])
+def test_the_command_answers_without_numpy(word: str) -> None:
+    code = (
+        "import sys; sys.argv = ['irc', {!r}]; from irc_compiler.cli.main import main; main(); "
+        "sys.exit('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code.format(word)], capture_output=True, text=True)
+    assert not done.returncode and "irc" in done.stdout + done.stderr
 
 
 def test_a_program_loads_all_at_once_and_the_command_later() -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...api.progress import stream_beneath
 from ...compiler.export.files import replace_files
 from ...ir.errors import InputFileError, UsageError
+from ...ir.escape import stream_beneath
 from ..arguments import add_model, add_threads, amount_of, count_of, limits, require_file
 from ..formatting import fit_lines, format_bytes, format_table, terminal_columns
 from ..logging import print_json, report

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...compiler.export.files import replace_files
 from ...ir.errors import UsageError
-from ...ir.ops.random_seed import set_seed
+from ...ir.random_seed import set_seed
 from ..arguments import (
     add_compilation,
     add_inputs,

@@ -6,7 +6,7 @@ that requests something that irc does not do warns once, by name.
 
 from __future__ import annotations
 
-from ...ir.ops.random_seed import set_seed
+from ...ir.random_seed import set_seed
 from ..nearest import module_attributes
 from . import capi
 from .binding import IOBinding

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import MemoryLimitError
+from .format_bytes import format_size
 from .host_memory import default_max_memory
 
 _P = ParamSpec("_P")
@@ -147,13 +148,3 @@ def text_bytes(value: Any) -> int:
         elif isinstance(part, str | bytes):
             found[id(part)] = sys.getsizeof(part)
     return sum(found.values())
-
-
-def format_size(size: int) -> str:
-    """1536 -> '1.5 KiB'."""
-    value = float(min(size, 1 << 1000))
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if value < 1024:
-            return f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{value:.4g} EiB"

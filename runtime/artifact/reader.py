@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, Final, cast
 from ...ir.dtype import DType
 from ...ir.errors import ArtifactError, Error, MemoryLimitError, VerificationError
 from ...ir.extensions import require_extensions
+from ...ir.limits.format_bytes import format_size
 from ...ir.limits.host_memory import default_max_memory
-from ...ir.limits.memory_budget import format_size
 from ...ir.serialization.dataclass_json import decode, invalid_data_error
 from ...ir.types import MAX_RANK
 from ...plan.plan import Plan

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ...ir.dtype import DType
 from ...ir.errors import MemoryLimitError
 from ...ir.int4 import is_four_bit, unpack_int4
-from ...ir.limits.memory_budget import format_size
+from ...ir.limits.format_bytes import format_size
 from ...ir.serialization.dataclass_json import invalid_data_error
 from ...plan.plan import Plan, PlanConstant
 from ..machine.cpus import usable_cores

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.errors import MemoryLimitError
-from ...ir.limits.memory_budget import RAISE_LIMIT, format_size
+from ...ir.limits.format_bytes import format_size
+from ...ir.limits.memory_budget import RAISE_LIMIT
 from ...plan.plan import KernelStep, NativeStep
 from ...plan.specs.base import RuntimeDim, Size
 from ...plan.specs.rows import ReduceSpec

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...ir.errors import Error, ExecutionError, MemoryLimitError
-from ...ir.input_check import charge_memory, evaluate_bounded, refuse_unfit
 from ...ir.limits.memory_budget import active_budget
 from ...ir.op import Op, RunBody
 from .region_program import Evaluate
@@ -24,6 +23,9 @@ def evaluate_op(
 ) -> Sequence[Any]:
     """The op's outputs in Python, where `bodies` run its bodies; errors are given the step's
     name."""
+    # The operations are loaded with a graph, not where a stored plan has kernels only.
+    from ...ir.input_check import charge_memory, evaluate_bounded, refuse_unfit
+
     where = f"{op.kind} {name}".strip()
     try:
         # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from ...ir.dims import Expr, bounds
 from ...ir.errors import InputError
-from ...ir.ops.control_flow.variables import take_rows
 from ...ir.types import TensorType, native_order
 from ...plan.plan import Plan, Region
 from ..machine.memory_planner import address_of, aligned_bytes
@@ -192,6 +191,8 @@ class VariableStore:
             identities[key] = np.array_equal(rows, np.arange(count))
         if identities[key]:
             return value
+        from ...ir.ops.control_flow.variables import take_rows
+
         taken = take_rows(value, rows, v.row_axis)
         if not v.axes or not len(self._memory[n][0]):
             return taken

@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import MemoryLimitError
-from ...ir.limits.memory_budget import RAISE_LIMIT, format_size
+from ...ir.limits.format_bytes import format_size
+from ...ir.limits.memory_budget import RAISE_LIMIT
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]

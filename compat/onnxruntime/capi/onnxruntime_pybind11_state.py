@@ -1,6 +1,6 @@
 """`onnxruntime.capi.onnxruntime_pybind11_state`: error classes, options and values by that path."""
 
-from ....ir.ops.random_seed import set_seed
+from ....ir.random_seed import set_seed
 from ...nearest import module_attributes
 from ..devices import (
     OrtAllocatorType,

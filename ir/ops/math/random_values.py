@@ -11,9 +11,9 @@ import numpy as np
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Effects, Fact, Op, Port
+from ...random_seed import make_generator
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type
-from ..random_seed import make_generator
 from ..shape_inference import (
     count_of,
     fresh_symbol,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UsageError
+from .errors import UsageError
 
 _MASK = (1 << 64) - 1
 # The seed and how many generators were made of it. Replaced as a whole: no lock is needed.
