@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from irc_compiler.runtime.jit.host_features import available_isas
 
 pytest_plugins = ["support.fixtures"]
 pytest.register_assert_rewrite("support", "fuzz")
@@ -44,13 +45,19 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A case is in one suite. `@pytest.mark.extended(when=...)` moves the cases whose parameters
-    the function accepts from the slow suite to the extended one, and without `when` all of them."""
+    the function accepts from the slow suite to the extended one, and without `when` all of them.
+    So are slow cases on lesser instruction sets (`isa`) than this machine's best: shorter tests of
+    the same kernels run on all."""
     for item in items:
+        params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
         mark = item.get_closest_marker("extended")
+        lesser = str(params.get("isa")).partition(" ")[0] in available_isas()[1:]
         if mark is None:
-            continue
-        accept, spec = mark.kwargs.get("when"), getattr(item, "callspec", None)
-        is_extended = accept is None or (spec is not None and accept(spec.params))
+            if not lesser or item.get_closest_marker("slow") is None:
+                continue
+            item.add_marker("extended")
+        accept = None if mark is None else mark.kwargs.get("when")
+        is_extended = lesser or accept is None or bool(params and accept(params))
         dropped = "slow" if is_extended else "extended"
         item.own_markers = [m for m in item.own_markers if m.name != dropped]
 

@@ -68,7 +68,7 @@ def agree(got: Any, wanted: dict[str, Any], tolerance: float = 1e-5) -> None:
 
 
 # Other exports of the same encoders.
-REPEATED = {"bert_op_norms", "encoder_torch_legacy", "encoder_torch_dynamo"}
+REPEATED = {"bert_op_norms", "bert_tanh", "encoder_torch_legacy", "encoder_torch_dynamo"}
 
 
 @pytest.mark.slow

@@ -131,6 +131,7 @@ def test_results_do_not_depend_on_batches() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.extended(when=lambda params: params["name"] != "mlp")
 @pytest.mark.parametrize("name", NETS)
 def test_the_same_bits_on_every_instruction_set(name: str, tmp_path: Path) -> None:
     """AVX2 and no vector extension on any x86-64 machine, and more where it has more."""

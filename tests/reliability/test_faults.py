@@ -289,6 +289,7 @@ LARGE_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.extended(when=lambda params: params["verb"] not in ("compile", "run"))
 @pytest.mark.parametrize("verb", LARGE_COMMANDS)
 def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> None:
     big_model(tmp_path / "big.xml")

@@ -33,11 +33,6 @@ _NOT_PACKED = pytest.mark.skip(
     reason="not run: packing for tiles needs AVX512-BF16 and VNNI, not on this machine"
 )
 each_tiled_isa = pytest.mark.parametrize("isa", TILED or [pytest.param("none", marks=_NOT_PACKED)])
-# The slow suite runs a long cover on the best instruction set only. Shorter tests of the same
-# kernel run on all.
-best_isa_in_slow_suite = pytest.mark.extended(
-    when=lambda params: params["isa"].partition(" ")[0] != ISAS[0]
-)
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 

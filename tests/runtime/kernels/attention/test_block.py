@@ -19,7 +19,6 @@ from support.kernels.harness import (
     ISAS,
     TILED,
     Sizes,
-    best_isa_in_slow_suite,
     run,
     same_bits,
     target_of,
@@ -176,7 +175,6 @@ def test_sinks_of_other_types_are_refused() -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mask", ["keys", "full", "turned", "bool", "row"])
 @pytest.mark.parametrize("causal", [None, 90])
@@ -240,7 +238,6 @@ def test_small_integers_are_exact(isa: str, factors: DType | None) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("size", [8, 17, 64])
 def test_bf16_factors(isa: str, size: int) -> None:

@@ -22,7 +22,6 @@ from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import (
     ISAS,
     Compiled,
-    best_isa_in_slow_suite,
     guard_copy,
     run,
     same_bits,
@@ -38,7 +37,6 @@ ROUNDED = [n for n, c in CASES.items() if c.dtype in (DType.f32, BF16)]
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", ROUNDED)
 def test_integers_are_exact(name: str, isa: str) -> None:
@@ -61,7 +59,6 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("channels", [1, 2, 3, 5, 8])
 def test_few_channels_in_planes(channels: int, isa: str) -> None:

@@ -22,7 +22,6 @@ from irc_compiler.runtime.kernels.gemm import pack
 from support.kernels.harness import (
     ISAS,
     Sizes,
-    best_isa_in_slow_suite,
     memory_strides,
     run,
     same_bits,
@@ -304,7 +303,6 @@ WINOGRAD = {
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str, isa: str) -> None:

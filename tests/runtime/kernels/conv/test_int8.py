@@ -25,7 +25,6 @@ from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import (
     ISAS,
     Sizes,
-    best_isa_in_slow_suite,
     memory_strides,
     run,
     target_of,
@@ -154,7 +153,6 @@ def check(
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", NAMES)
 def test_sums_are_exact(name: str, isa: str) -> None:
@@ -188,7 +186,6 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
 def test_few_channels_in_planes(channels: int, isa: str) -> None:
@@ -209,7 +206,6 @@ TAILS = {
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", sorted(TAILS))
 def test_rows_of_taps_that_end_in_cells_of_their_own(name: str, isa: str) -> None:

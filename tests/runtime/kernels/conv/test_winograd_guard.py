@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from irc_compiler.runtime.kernels.conv.winograd_guard import MAX_RATIO, MAX_VALUE
-from support.kernels.harness import ISAS, best_isa_in_slow_suite, run, same_bits
+from support.kernels.harness import ISAS, run, same_bits
 
 from tests.runtime.kernels.conv.test_direct import Case, make
 
@@ -75,7 +75,6 @@ VALUES = [np.nan, np.inf, -np.inf, 1e38, -3e38, 1e25, 1e6, -1e4, 300.0]
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @each_case
 def test_one_value_reaches_what_the_direct_convolution_lets_it_reach(name: str, isa: str) -> None:
@@ -137,7 +136,6 @@ def enlarge(x: np.ndarray) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @each_case
 def test_direct_tiles_have_the_direct_convolution_s_bits(name: str, isa: str) -> None:

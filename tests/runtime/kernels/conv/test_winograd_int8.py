@@ -14,7 +14,7 @@ from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.kernel_table import generate
-from support.kernels.harness import ISAS, best_isa_in_slow_suite, target_of
+from support.kernels.harness import ISAS, target_of
 
 from tests.runtime.kernels.conv.test_direct import WINOGRAD as FLOATS
 from tests.runtime.kernels.conv.test_direct import Case
@@ -39,7 +39,6 @@ KINDS = [(U8, 131), (U8, None), (I8, -7), (I8, None), (U8, 255), (I8, -128), (I8
 
 @pytest.mark.aarch64
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", WHOLE)
 def test_winograd_is_exact(name: str, isa: str) -> None:

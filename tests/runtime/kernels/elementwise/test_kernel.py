@@ -14,7 +14,6 @@ from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import (
     ISAS,
-    best_isa_in_slow_suite,
     compile_spec,
     guard_copy,
     guarded,
@@ -92,7 +91,6 @@ def test_one_axis_of_every_length(isa: str, dynamic: bool) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [F32, DType.f16, U8, I64, DType.f64], ids=str)

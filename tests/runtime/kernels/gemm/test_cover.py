@@ -22,7 +22,7 @@ from irc_compiler.ir.scalar.builder import Builder
 from irc_compiler.plan.packing.panel_params import accumulator, panel_width
 from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.runtime.kernels.gemm.tiling import tile_rows
-from support.kernels.harness import AMX, ISAS, best_isa_in_slow_suite, compile_spec, run, target_of
+from support.kernels.harness import AMX, ISAS, compile_spec, run, target_of
 from support.kernels.products import Case, extract, integers, make
 from support.kernels.products import check as check_case
 
@@ -219,7 +219,6 @@ COVER_BYTES = functools.cache(lambda kind: pairwise(VECTORS.index(kind), OF_BYTE
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("alike", ALIKE)
 @pytest.mark.parametrize("isa", ISAS)
 def test_gemm_of_every_pair_of_choices(isa: str, alike: str) -> None:

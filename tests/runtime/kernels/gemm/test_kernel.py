@@ -27,7 +27,6 @@ from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from support.kernels.harness import (
     ISAS,
     Compiled,
-    best_isa_in_slow_suite,
     compile_spec,
     guard_copy,
     run,
@@ -155,7 +154,6 @@ def test_gemm_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: st
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("dtype, unit", UNITS.items(), ids=str)
 @pytest.mark.parametrize("n", [1, 75])

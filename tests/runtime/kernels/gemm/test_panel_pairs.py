@@ -15,7 +15,6 @@ from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import (
     ISAS,
     Compiled,
-    best_isa_in_slow_suite,
     guard_copy,
     same_bits,
     target_of,
@@ -76,7 +75,6 @@ CASES = {
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("isa", ISAS)
 def test_panel_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.tree_ensemble import TreeEnsembleSpec
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
-from support.kernels.harness import ISAS, Sizes, best_isa_in_slow_suite, run, same_bits
+from support.kernels.harness import ISAS, Sizes, run, same_bits
 
 DTYPES = {np.float32: DType.f32, np.float64: DType.f64, np.int64: DType.i64}
 LEQ, LT, GTE, GT, EQ, NEQ = range(6)
@@ -117,7 +117,6 @@ def test_modes(isa: str, modes: list[int], missing: tuple[int, ...], comparison:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -150,7 +149,6 @@ def test_depths_and_row_blocks(isa: str) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("split", "mode"), [(s, m) for s in (np.inf, -np.inf, np.nan, 0.0, -0.0) for m in range(6)]

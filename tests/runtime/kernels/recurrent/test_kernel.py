@@ -18,7 +18,7 @@ from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.recurrent import RecurrentSpec
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.gemm import pack
-from support.kernels.harness import ISAS, best_isa_in_slow_suite, run, same_bits, target_of
+from support.kernels.harness import ISAS, run, same_bits, target_of
 
 BF16, F32, I64 = DType.bf16, DType.f32, DType.i64
 CELLS = ("gru", "gru_linear", "lstm", "peepholes", "rnn")
@@ -254,7 +254,6 @@ def test_nan_stays_in_its_row(isa: str) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell, direction", PAIRS)
 def test_rounded_factors(isa: str, cell: str, direction: str) -> None:

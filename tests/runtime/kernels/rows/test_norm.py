@@ -11,7 +11,6 @@ from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.rows import NormSpec
 from support.kernels.harness import (
     ISAS,
-    best_isa_in_slow_suite,
     compile_spec,
     guard_copy,
     run,
@@ -78,7 +77,6 @@ def test_layer_norm_lengths(isa: str, dtype: DType) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("scale", [True, False])

@@ -8,7 +8,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import Builder, identity
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.rows import ReduceSpec
-from support.kernels.harness import ISAS, best_isa_in_slow_suite, run, same_bits, strides_of
+from support.kernels.harness import ISAS, run, same_bits, strides_of
 
 F32, F64, I32 = DType.f32, DType.f64, DType.i32
 NUMPY = {
@@ -58,7 +58,6 @@ def reference(kind: str, x: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarr
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("kind", "dtype"),

@@ -14,7 +14,7 @@ from irc_compiler.plan.specs.base import EMPTY_AXIS, Operand
 from irc_compiler.plan.specs.resample import COORDINATE_MODES, PADDING, ROUNDINGS, ResampleSpec
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
-from support.kernels.harness import ISAS, Sizes, best_isa_in_slow_suite, run, same_bits
+from support.kernels.harness import ISAS, Sizes, run, same_bits
 
 F32 = DType.f32
 
@@ -209,7 +209,6 @@ def test_refused(change: dict[str, object]) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [F32, DType.f16, DType.i64, DType.u8], ids=str)

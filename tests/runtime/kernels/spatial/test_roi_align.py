@@ -17,7 +17,7 @@ from irc_compiler.plan.text import print_plan
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
 from onnx import TensorProto, helper
-from support.kernels.harness import ISAS, Sizes, best_isa_in_slow_suite, run, same_bits
+from support.kernels.harness import ISAS, Sizes, run, same_bits
 
 F32 = DType.f32
 MODES = {
@@ -56,7 +56,6 @@ def made(shape: tuple[int, ...], op: ROIAlign, dynamic: bool, count: int = len(B
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("places", MODES)

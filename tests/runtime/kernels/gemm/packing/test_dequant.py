@@ -20,7 +20,7 @@ from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.gemm import pack
 from irc_compiler.runtime.kernels.gemm.packing.dequant import SPLIT
-from support.kernels.harness import ISAS, TILED, best_isa_in_slow_suite, run, same_bits, target_of
+from support.kernels.harness import ISAS, TILED, run, same_bits, target_of
 from support.kernels.products import product
 
 F32 = DType.f32
@@ -139,7 +139,6 @@ def test_dequant_expands_every_code(isa: str, dtype: DType, zero: str) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @each_type
 @pytest.mark.parametrize("has_offset", [True, False])
@@ -174,7 +173,6 @@ def test_weights_stay_in_f32(isa: str, dtype: DType, has_offset: bool, scale: DT
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @each_type
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.specs import verify_specs
 from support.kernels.harness import (
     ISAS,
-    best_isa_in_slow_suite,
     each_tiled_isa,
     run,
     same_bits,
@@ -60,7 +59,6 @@ def test_cast_operands_on_amx_tiles(isa: str, case: Case) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("to", FLOATS, ids=str)
 @pytest.mark.parametrize("source", SOURCES, ids=str)

@@ -14,7 +14,6 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.specs import verify_specs
 from support.kernels.harness import (
     ISAS,
-    best_isa_in_slow_suite,
     each_tiled_isa,
     run,
     same_bits,
@@ -92,7 +91,6 @@ def check_split(case: Case, sizes: tuple[int, ...], isa: str, parts: str = "ac")
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("name", TYPES)
 def test_strided_axes_read_and_write_heads_in_place(isa: str, name: str) -> None:
@@ -110,7 +108,6 @@ def test_strided_axes_on_amx_tiles(isa: str, name: str) -> None:
 
 
 @pytest.mark.slow
-@best_isa_in_slow_suite
 @each_isa
 @pytest.mark.parametrize("parts", ["a", "c", "ac"])
 def test_strided_axes_have_the_same_bits_for_dynamic_sizes(isa: str, parts: str) -> None:
