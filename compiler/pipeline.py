@@ -23,6 +23,7 @@ from .passes.decompose.deformable_convolution import decompose_deformable_convol
 from .passes.decompose.einsum_onehot import decompose_einsum_onehot
 from .passes.decompose.embedding_bags import decompose_embedding_bags
 from .passes.decompose.grid_sample import decompose_grid_sample
+from .passes.decompose.half_convolutions import widen_half_convolutions
 from .passes.decompose.image_ops import decompose_image_ops
 from .passes.decompose.maxpool_indices import decompose_maxpool_indices
 from .passes.decompose.norms import decompose_norms
@@ -144,6 +145,8 @@ def optimize(graph: Graph, options: Options, trace: Trace | None = None) -> Trac
     ones: a copy of the graph shares those it had.
     """
     trace = trace if trace is not None else Trace(budget=options.stop_after)
+    # First: passes and kernels see convolutions of f32.
+    widen_half_convolutions(graph, trace)
     for each in PASSES:
         if trace.is_exhausted:
             break

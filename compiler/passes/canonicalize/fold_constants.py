@@ -28,9 +28,13 @@ LARGE_WEIGHT_BYTES = 64 * 2**10
 _STRUCTURAL = frozenset({"Constant", "Parameter", "Result", "TypedParameter"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 # What reads bytes of dequantised weights, what may be in between, and how often.
+_RECURRENT = frozenset("LSTMSequence GRUSequence RNNSequence LSTMCell GRUCell RNNCell".split())
 _READERS = _PRODUCTS | {"Convolution", "GroupConvolution", "Gather"}
 _ON_THE_WAY = frozenset({"Convert", "Reshape", "Transpose", "Unsqueeze", "Squeeze"})
 _MAX_UNUSED_DEPTH = 4
+# What puts gates into another order, and how many of these one after the other.
+_GATE_MOVES = _ON_THE_WAY | {"Split", "VariadicSplit", "Slice", "StridedSlice", "Gather", "Concat"}
+_MAX_GATE_MOVES = 8
 # How much evaluation may take (folding_budget.py says in what unit): so much for each byte by which
 # the constants may grow, a second in all, and for each byte of those that are there, so that large
 # models are folded too.
@@ -99,6 +103,17 @@ def _is_weight(graph: Graph, node: int, depth: int) -> bool:
     return any(graph.op(r).kind in _READERS or _is_weight(graph, r, depth - 1) for r in readers)
 
 
+def _is_recurrent_weight(graph: Graph, node: int, depth: int) -> bool:
+    """Whether a constant goes to a recurrent layer, its gates put into another order on the way."""
+    for reader in graph.consumers(node):
+        kind = graph.op(reader).kind
+        if kind in _RECURRENT:
+            return True
+        if depth and kind in _GATE_MOVES and _is_recurrent_weight(graph, reader, depth - 1):
+            return True
+    return False
+
+
 def _constant_data(graph: Graph, value: Value | None) -> Array | None:
     op = None if value is None else graph.op(value.node)
     return op.data if isinstance(op, Constant) else None
@@ -112,6 +127,8 @@ def _kept_by_reader(graph: Graph, node: int, size: int) -> MatchFailure | None:
     if op.kind in (*_DEQUANTIZING, "Convert") and is_read_compressed(graph, node):
         return MatchFailure("a compressed weight is expanded by the products that read it")
     grows = op.kind == "Convert" and size > _freed_bytes(graph, node, [graph.input(node, 0)])
+    if grows and _is_recurrent_weight(graph, node, _MAX_GATE_MOVES):
+        return None  # recurrent kernels pack constants of their own type only
     if grows and not _is_scaled(graph, node):
         return MatchFailure("a large weight is converted by its reader")
     order = order_of(graph, node) if op.kind == "Transpose" else None

@@ -8,6 +8,7 @@ Where a unit multiplies cells, an element is a cell: `kr` neighbours along K.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .....plan.specs.gemm import GemmSpec
@@ -50,20 +51,7 @@ def pack_a_function(g: GemmContext) -> Function:
     across, along = matrix_axes(g, f, p["frame"], spec.a.strides, splits)
     m, k0 = (p["m"], p["k0"]) if in_blocks(spec) else (integer(0), integer(0))
     if t.pack_a == "columns":
-        step = along.step
-        starts = range(0, t.a_row, t.lanes)
-        tails = [tail_mask(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
-
-        def place_rows(cell: Value, indices: KIndices) -> None:
-            for s, tail in zip(starts, tails, strict=True):
-
-                def address(k: Value, s: int = s) -> Value:
-                    return f.at(p["source"], f.add(f.mul(k, step), s), element)
-
-                cells = fetch_cells(g, f, side, indices, address, integer(1), tail)
-                f.store(cells, f.at(p["to"], f.add(f.mul(cell, t.a_row), s), side.cell), g.align)
-
-        each_cell(g, f, p["k"], place_rows, unroll=4)
+        _pack_columns(g, f, along.step)
         return f
     width = t.lanes * t.kr
     fetched = t.a_fetch_rows if isinstance(t, AmxSchedule) else 0
@@ -105,6 +93,32 @@ def pack_a_function(g: GemmContext) -> Function:
             with f.range(0, f.ceil_div(p["k"], t.kr), t.lanes, unroll=1) as k:
                 f.store(f.as_value(0, g.vector), f.at(to, k, side.cell), g.align)
     return f
+
+
+def _pack_columns(g: GemmContext, f: Function, step: Value) -> None:
+    """A strip of A, column after column, whose rows are neighbours in memory."""
+    t, side, p = g.schedule, left_side(g), f.params
+    starts = range(0, t.a_row, t.lanes)
+
+    def copy(tails: Sequence[TailMask | None]) -> None:
+        def place_rows(cell: Value, indices: KIndices) -> None:
+            for s, tail in zip(starts, tails, strict=True):
+
+                def address(k: Value, s: int = s) -> Value:
+                    return f.at(p["source"], f.add(f.mul(k, step), s), side.element)
+
+                cells = fetch_cells(g, f, side, indices, address, integer(1), tail)
+                f.store(cells, f.at(p["to"], f.add(f.mul(cell, t.a_row), s), side.cell), g.align)
+
+        each_cell(g, f, p["k"], place_rows, unroll=4)
+
+    # Only AVX-512 loads narrow elements by a mask without a test of each.
+    narrow = bits_of(side.element) < 32 and f.target.isa != "avx512"
+    full = f.icmp("sge", p["rows"], t.a_row) if narrow else integer(0, I1)
+    with f.if_(full) as branch:
+        copy([None] * len(starts))
+        branch.else_()
+        copy([tail_mask(f, t.lanes, f.sub(p["rows"], s)) for s in starts])
 
 
 def in_blocks(spec: GemmSpec) -> bool:
