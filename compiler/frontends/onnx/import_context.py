@@ -32,7 +32,7 @@ from .files.external_data import ExternalData
 from .files.tensors import read_sparse, read_tensor
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
 
 Imported: TypeAlias = "Value | Sequence[Value | None]"
 ImportFunction: TypeAlias = "Callable[[ImportContext], Imported]"
@@ -86,6 +86,8 @@ class ImportContext:
     # How the importer makes a body a graph (see `body`), or imports it in place.
     make_body: Callable[[GraphProto, Sequence[Type]], Body]
     inline_body: Callable[[GraphProto], list[Value]]
+    # How the importer imports a function of values in place.
+    inline_function: Callable[[FunctionProto, Sequence[Value | None]], list[Value]]
     seen: set[str] = field(default_factory=set[str])
 
     # Inputs -----------------------------------------------------------------------------------

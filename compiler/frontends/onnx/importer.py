@@ -135,6 +135,7 @@ class Importer:
             self.external,
             lambda body, types: self.body(frame, node, body, types),
             lambda body: self.inline_body(frame, node, body),
+            lambda function, inputs: self.inline_function(frame, node, function, inputs),
         )
         if function is not None:
             return self._call(frame, node, function)
@@ -283,6 +284,31 @@ class Importer:
         return values
 
     # Functions --------------------------------------------------------------------------------
+
+    def inline_function(
+        self,
+        frame: ImportScope,
+        node: ImportContext,
+        function: FunctionProto,
+        inputs: Sequence[Value | None],
+    ) -> list[Value]:
+        """The outputs of a function without attributes, imported in place."""
+        values = dict(zip(function.input, inputs, strict=True))
+        opsets = {canonical_domain(o.domain): o.version for o in function.opset_import}
+        inner = ImportScope(
+            frame.builder,
+            function.node,
+            sort_nodes(function.node, values, function.output, node.origin),
+            frame.opsets | opsets,
+            values,
+            prefix=f"{node.name}/",
+            depth=frame.depth,
+        )
+        self.run(inner)
+        if any(inner.is_lost(name) for name in function.output):
+            raise UnsupportedBody
+        found = [self.value(inner, name) for name in function.output]
+        return [value for value in found if value is not None]
 
     def _call(
         self, frame: ImportScope, node: ImportContext, function: FunctionProto

@@ -30,12 +30,14 @@ from .ai_onnx_ml import linear as ml_linear
 from .ai_onnx_ml import maps as ml_maps
 from .ai_onnx_ml import trees as ml_trees
 from .com_microsoft import attention as contrib_attention
+from .com_microsoft import causal_convolution as contrib_causal
 from .com_microsoft import channels_last as contrib_channels
 from .com_microsoft import decoder_attention as contrib_decoder
 from .com_microsoft import elementary as contrib
 from .com_microsoft import former_operators as contrib_former
 from .com_microsoft import gather_block_quantized as contrib_gather
 from .com_microsoft import group_query_attention as contrib_grouped
+from .com_microsoft import linear_attention as contrib_linear
 from .com_microsoft import matmul_nbits as contrib_nbits
 from .com_microsoft import mixture_of_experts as contrib_experts
 from .com_microsoft import quantized as contrib_quantized
@@ -57,12 +59,14 @@ _FAMILIES: tuple[Table, ...] = (
     control.IMPORTERS,
     contrib.IMPORTERS,
     contrib_attention.IMPORTERS,
+    contrib_causal.IMPORTERS,
     contrib_channels.IMPORTERS,
     contrib_decoder.IMPORTERS,
     contrib_experts.IMPORTERS,
     contrib_former.IMPORTERS,
     contrib_gather.IMPORTERS,
     contrib_grouped.IMPORTERS,
+    contrib_linear.IMPORTERS,
     contrib_nbits.IMPORTERS,
     contrib_quantized.IMPORTERS,
     contrib_rotary.IMPORTERS,
