@@ -37,11 +37,14 @@ from .com_microsoft import elementary as contrib
 from .com_microsoft import former_operators as contrib_former
 from .com_microsoft import gather_block_quantized as contrib_gather
 from .com_microsoft import group_query_attention as contrib_grouped
+from .com_microsoft import hyper_connections as contrib_hyper
 from .com_microsoft import linear_attention as contrib_linear
+from .com_microsoft import matmul_bnb4 as contrib_bnb4
 from .com_microsoft import matmul_nbits as contrib_nbits
 from .com_microsoft import mixture_of_experts as contrib_experts
 from .com_microsoft import quantized as contrib_quantized
 from .com_microsoft import rotary as contrib_rotary
+from .com_microsoft import sparse_attention as contrib_sparse
 from .control_flow import conditional as control
 from .control_flow import scan, sequences
 from .nn import attention, convolution, normalization, pooling, recurrent, sampling, signals
@@ -59,6 +62,7 @@ _FAMILIES: tuple[Table, ...] = (
     control.IMPORTERS,
     contrib.IMPORTERS,
     contrib_attention.IMPORTERS,
+    contrib_bnb4.IMPORTERS,
     contrib_causal.IMPORTERS,
     contrib_channels.IMPORTERS,
     contrib_decoder.IMPORTERS,
@@ -66,10 +70,12 @@ _FAMILIES: tuple[Table, ...] = (
     contrib_former.IMPORTERS,
     contrib_gather.IMPORTERS,
     contrib_grouped.IMPORTERS,
+    contrib_hyper.IMPORTERS,
     contrib_linear.IMPORTERS,
     contrib_nbits.IMPORTERS,
     contrib_quantized.IMPORTERS,
     contrib_rotary.IMPORTERS,
+    contrib_sparse.IMPORTERS,
     convolution.IMPORTERS,
     indexing.IMPORTERS,
     logic.IMPORTERS,

@@ -18,6 +18,7 @@ from ......ir.ops import (
     Add,
     Concat,
     Convert,
+    Dequantize,
     Gather,
     Greater,
     Less,
@@ -190,28 +191,47 @@ def _to_i64(n: ImportContext, x: Value) -> Value:
 
 def embed_layer_normalization(n: ImportContext) -> Imported:
     """Words, positions and segments added and normalised; output 1 counts what the mask shows."""
-    ids, segments = n.input(0), n.optional(1)
-    zero = n.int_value(0)
-    total = n.add(Gather(), n.input(2), ids, zero)
-    positions = n.optional(8)
+    tables = [n.input(2), n.input(3), n.optional(4), n.input(5), n.input(6)]
+    result, counts, total = _embed(n, tables, n.optional(8), n.optional(7))
+    n.has("mask_index_type")
+    return [result, counts, total]
+
+
+def quantized_embed_layer_normalization(n: ImportContext) -> Imported:
+    """The same of tables in 8 bits, each with a scale and a zero point; output 1 without a mask is
+    zeros."""
+    tables: list[Value | None] = []
+    for i in range(5):
+        table = n.optional(2 + i)
+        if table is not None:
+            table = n.add(Dequantize(), table, n.input(8 + i), n.optional(13 + i))
+        tables.append(table)
+    return list(_embed(n, tables, None, n.optional(7))[:2])
+
+
+def _embed(
+    n: ImportContext, tables: list[Value | None], positions: Value | None, mask: Value | None
+) -> tuple[Value, Value | None, Value]:
+    """`tables`: of words, positions and segments, then scale and offset of the normalization."""
+    words, places, parts, scale, offset = tables
+    ids, segments, zero = n.input(0), n.optional(1), n.int_value(0)
+    assert words is not None
+    total = n.add(Gather(), words, ids, zero)
     if positions is None:
         length = n.add(Squeeze(), size_of(n, ids, 1), n.ints_value([0]))
         positions = n.add(Range(DType.i64), zero, length, n.int_value(1))
-    total = n.add(Add(), total, n.add(Gather(), n.input(3), positions, zero))
+    total = n.add(Add(), total, n.add(Gather(), places, positions, zero))
     if segments is not None:
-        total = n.add(Add(), total, n.add(Gather(), n.input(4), segments, zero))
-    op = LayerNorm(-1, n.number("epsilon", 1e-12))
-    result = n.add(op, total, n.input(5), n.input(6))
-    n.has("mask_index_type")
+        total = n.add(Add(), total, n.add(Gather(), parts, segments, zero))
+    result = n.add(LayerNorm(-1, n.number("epsilon", 1e-12)), total, scale, offset)
     counts: Value | None = None
     if n.wants(1):
-        mask = n.optional(7)
         if mask is None:
             first = n.add(Convert(DType.i32), n.add(Multiply(), ids, n.constant(0, n.dtype(ids))))
         else:
             first = n.add(Convert(DType.i32), mask)
         counts = n.add(ReduceSum(), first, n.ints_value([1]))
-    return [result, counts, total]
+    return result, counts, total
 
 
 _MS = "com.microsoft::"
@@ -220,4 +240,5 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}QAttention": {1: quantized_attention},
     f"{_MS}MultiHeadAttention": {1: multi_head_attention},
     f"{_MS}EmbedLayerNormalization": {1: embed_layer_normalization},
+    f"{_MS}QEmbedLayerNormalization": {1: quantized_embed_layer_normalization},
 }

@@ -56,7 +56,7 @@ def group_query_attention(n: ImportContext) -> Imported:
     """Inputs: query, key, value, past key, past value, lengths - 1, the longest length, cosines,
     sines, positions, bias, sink, 2 scales of the past, 2 weights of RMS norms, new lengths."""
     _refuse(n)
-    query, key, value, sizes = _projections(n)
+    query, key, value, sizes = project_heads(n)
     last, total = (convert_value(n, n.input(i), DType.i64) for i in (5, 6))
     lengths = n.add(Add(), n.add(Reshape(), last, n.ints_value([-1])), n.int_value(1))
     fresh = size_of(n, n.input(0), 1)
@@ -65,14 +65,14 @@ def group_query_attention(n: ImportContext) -> Imported:
     # The tokens in the past of each sequence, [B].
     before = n.add(Maximum(), n.add(Subtract(), lengths, before), n.int_value(0))
     column = n.add(Unsqueeze(), before, n.ints_value([1]))
-    positions = n.add(Add(), column, _range(n, fresh))
+    positions = n.add(Add(), column, range_below(n, fresh))
     query, key = _normalize_heads(n, query, 14), _normalize_heads(n, key, 15)
     if n.flag("do_rotary"):
         own = n.optional(9)
         rotary_positions, tables = positions if own is None else own, (n.input(7), n.input(8))
         pairs = n.flag("rotary_interleaved")
         query, key = (rotate(n, v, rotary_positions, tables, 1, pairs=pairs) for v in (query, key))
-    key, value = _presents(n, (key, value), column, total)
+    key, value = add_presents(n, (key, value), column, total)
     found = _attend(n, (query, key, value), (positions, lengths), total, sizes)
     return [found, key, value]
 
@@ -88,13 +88,13 @@ def _refuse(n: ImportContext) -> None:
         raise n.unsupported_error("GroupQueryAttention with scores as output")
 
 
-def _projections(n: ImportContext) -> tuple[Value, Value, Value, _GroupQuerySizes]:
+def project_heads(n: ImportContext) -> tuple[Value, Value, Value, _GroupQuerySizes]:
     """Queries [B, N, S, H], keys and values [B, M, S, H]; without input 1 they are packed."""
     heads, shared = n.integer("num_heads"), n.integer("kv_num_heads")
     query, key, value = n.input(0), n.optional(1), n.optional(2)
     shape = n.shape(query)
     if shape is None or len(shape) != 3 or not isinstance(shape[2], int):
-        raise n.unsupported_error("GroupQueryAttention of an unknown hidden size")
+        raise n.unsupported_error(f"{n.op_type} of an unknown hidden size")
     if shared < 1 or heads < 1 or heads % shared:
         raise n.type_error("num_heads is not a multiple of kv_num_heads", got=f"{heads}, {shared}")
     count = heads if key is not None else heads + 2 * shared
@@ -121,13 +121,13 @@ def _normalize_heads(n: ImportContext, x: Value, port: int) -> Value:
     return x if weight is None else n.add(RMSNorm(-1, eps), x, weight)
 
 
-def _range(n: ImportContext, size: Value) -> Value:
+def range_below(n: ImportContext, size: Value) -> Value:
     """0, 1, ... below the one element of `size`."""
     stop = n.add(Squeeze(), n.add(Reshape(), size, n.ints_value([1])), n.ints_value([0]))
     return n.add(Range(DType.i64), n.int_value(0), stop, n.int_value(1))
 
 
-def _presents(
+def add_presents(
     n: ImportContext, new: tuple[Value, Value], before: Value, total: Value
 ) -> tuple[Value, Value]:
     """Keys and values of past and new tokens, [B, M, T, H]. `before` is [B, 1]."""
@@ -135,7 +135,7 @@ def _presents(
     if pasts[0] is None or pasts[1] is None:
         return new
     rows = size_of(n, pasts[0], 2)
-    every = _range(n, n.add(Maximum(), rows, n.add(Reshape(), total, n.ints_value([1]))))
+    every = range_below(n, n.add(Maximum(), rows, n.add(Reshape(), total, n.ints_value([1]))))
     # Behind the past, the new rows; an index behind those gives zeros.
     behind = n.add(Add(), n.add(Subtract(), every, before), rows)
     index = n.add(Select(), n.add(Less(), every, before), every, behind)
@@ -201,17 +201,24 @@ def _sink(n: ImportContext, query: Value, sizes: _GroupQuerySizes) -> Value | No
 def _mask(n: ImportContext, key: Value, rows: tuple[Value, Value]) -> Value:
     """[B, 1, S, T]: the keys that each query sees: its own and those before it, within a window."""
     own = n.add(Unsqueeze(), rows[0], n.ints_value([1, 3]))
-    every, window = _range(n, size_of(n, key, 2)), n.integer("local_window_size", -1)
+    every, window = range_below(n, size_of(n, key, 2)), n.integer("local_window_size", -1)
     if not n.flag("causal", True):
         if window > 0:
             raise n.unsupported_error("GroupQueryAttention with a window that is not causal")
         length = n.add(Unsqueeze(), rows[1], n.ints_value([1, 2, 3]))
         return n.add(Less(), every, length)
-    shown = n.add(Less(), every, n.add(Add(), own, n.int_value(1)))
+    shown = show_past_keys(n, key, rows[0])
     if window > 0:
         first = n.add(Subtract(), own, n.int_value(window))
         shown = n.add(LogicalAnd(), shown, n.add(Greater(), every, first))
     return shown
+
+
+def show_past_keys(n: ImportContext, key: Value, positions: Value) -> Value:
+    """[B, 1, S, T]: each query, at its position [B, S], sees its own key and those before it."""
+    own = n.add(Unsqueeze(), positions, n.ints_value([1, 3]))
+    every = range_below(n, size_of(n, key, 2))
+    return n.add(Less(), every, n.add(Add(), own, n.int_value(1)))
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {

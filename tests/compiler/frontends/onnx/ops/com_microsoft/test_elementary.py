@@ -35,6 +35,13 @@ LENGTHS = np.array([5, 3], np.int32)
 KEYS = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32)
 PAIRS = (_R.integers(0, 3, (2, 5, 5)) > 0).astype(np.int32)
 IDS = _R.integers(0, 9, (2, 5)).astype(np.int32)
+STREAMS = _R.integers(0, 9, (3, 2, 5))
+# Words, positions, segments, scale and offset in 8 bits.
+TABLES = [
+    _R.integers(0, 256, shape).astype(np.uint8) for shape in ((9, 8), (6, 8), (2, 8), (8,), (8,))
+]
+FACTORS = [np.array(v, np.float32) for v in (0.1, 0.02, 0.05, 0.01, 0.03)]
+STARTS = [np.array(v, np.uint8) for v in (128, 100, 3, 20, 200)]
 
 NODES: list[tuple[str, list[Any], list[str], dict[str, Any]]] = [
     ("Gelu", [f(3, 4)], ["y"], {}),
@@ -54,6 +61,15 @@ NODES: list[tuple[str, list[Any], list[str], dict[str, Any]]] = [
      ["y", "m"], {}),
     ("EmbedLayerNormalization", [IDS, None, f(9, 8), f(6, 8), None, f(8), f(8)], ["y", "m", "s"],
      {}),
+    ("MRotaryEmbedding", [f(2, 5, 16), STREAMS, f(9, 4), f(9, 4)], ["y"],
+     {"mrope_section": [2, 1, 1], "num_heads": 2}),
+    ("MRotaryEmbedding", [f(2, 2, 5, 8), STREAMS, f(9, 4), f(9, 4)], ["y"],
+     {"mrope_section": [1, 2, 1], "interleaved": 1}),
+    ("MRotaryEmbedding", [f(2, 5, 32), STREAMS, f(9, 6), f(9, 6)], ["y"],
+     {"mrope_section": [2, 2, 2], "mrope_layout": 1, "num_heads": 2, "rotary_embedding_dim": 12}),
+    ("QEmbedLayerNormalization", [IDS, IDS % 2, *TABLES, KEYS, *FACTORS, *STARTS], ["y", "m"], {}),
+    ("QEmbedLayerNormalization", [IDS, None, *TABLES[:2], None, *TABLES[3:], None,
+     *FACTORS[:2], None, *FACTORS[3:], *STARTS[:2], None, *STARTS[3:]], ["y", "m"], {}),
     ("Attention", [f(B, S, D), f(D, 3 * D), f(3 * D), None, f(2, B, N, 3, H)], ["y", "p"],
      {"num_heads": N, "unidirectional": 1}),
     ("MultiHeadAttention", [f(B, S, D), f(B, T, D), f(B, T, D)], ["y"], {"num_heads": N}),
