@@ -19,7 +19,9 @@ from ...errors import ExecutionError, ShapeError, VerificationError
 from ...op import Fact, Op, Port
 from ...types import SequenceType, TensorType, Type, parse_type
 from ..decode_image import decode_image
+from ..murmur_hash import hash_texts
 from ..regex_match import match_fully
+from ..sequence.time_warping import warp_time
 from ..tokenize_text import tokenize
 from .sequences import refresh_symbols
 
@@ -118,6 +120,12 @@ class OnnxNode(Op):
             return (self._match(values[0]),)
         if self.op_type == "Tokenizer":
             return (self._tokenize(values[0]),)
+        if self.op_type == "MurmurHash3":
+            numbers = {a.name: a.i for a in self._proto.attribute}
+            positive = bool(numbers.get("positive", 1))
+            return (hash_texts(values[0], numbers.get("seed", 0), positive=positive),)
+        if self.op_type == "DynamicTimeWarping":
+            return (warp_time(values[0]),)
         if self.op_type == "ImageDecoder":
             # onnx.reference does not bound the size, and returns gray images without channels.
             return (decode_image(values[0], self._text("pixel_format", "RGB")),)

@@ -38,6 +38,7 @@ from .com_microsoft import former_operators as contrib_former
 from .com_microsoft import gather_block_quantized as contrib_gather
 from .com_microsoft import group_query_attention as contrib_grouped
 from .com_microsoft import hyper_connections as contrib_hyper
+from .com_microsoft import images_and_windows as contrib_windows
 from .com_microsoft import linear_attention as contrib_linear
 from .com_microsoft import matmul_bnb4 as contrib_bnb4
 from .com_microsoft import matmul_nbits as contrib_nbits
@@ -45,6 +46,7 @@ from .com_microsoft import mixture_of_experts as contrib_experts
 from .com_microsoft import quantized as contrib_quantized
 from .com_microsoft import rotary as contrib_rotary
 from .com_microsoft import sparse_attention as contrib_sparse
+from .com_microsoft import token_matching as contrib_tokens
 from .control_flow import conditional as control
 from .control_flow import scan, sequences
 from .nn import attention, convolution, normalization, pooling, recurrent, sampling, signals
@@ -76,6 +78,8 @@ _FAMILIES: tuple[Table, ...] = (
     contrib_quantized.IMPORTERS,
     contrib_rotary.IMPORTERS,
     contrib_sparse.IMPORTERS,
+    contrib_tokens.IMPORTERS,
+    contrib_windows.IMPORTERS,
     convolution.IMPORTERS,
     indexing.IMPORTERS,
     logic.IMPORTERS,

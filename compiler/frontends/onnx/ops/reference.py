@@ -7,6 +7,7 @@ of another family calls `by_reference` for the forms of an operator that no clas
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .....ir.dims import symbol
@@ -59,7 +60,12 @@ def tokenizer(n: ImportContext) -> list[Value]:
     type_ = n.fact(n.input(0)).tensor
     if type_.dtype is not DType.string or type_.shape is None:
         raise n.unsupported_error(f"an input of {type_}")
-    return _add_node(n, [str(TensorType(type_.dtype, (*type_.shape, symbol("words"))))])
+    return by_own_evaluation(n, [TensorType(type_.dtype, (*type_.shape, symbol("words")))])
+
+
+def by_own_evaluation(n: ImportContext, types: Sequence[TensorType]) -> list[Value]:
+    """The node as it is, of an operator that OnnxNode evaluates itself, with outputs of types."""
+    return _add_node(n, [str(t) for t in types])
 
 
 def _add_node(n: ImportContext, types: list[str]) -> list[Value]:

@@ -213,14 +213,14 @@ def _embed(
     n: ImportContext, tables: list[Value | None], positions: Value | None, mask: Value | None
 ) -> tuple[Value, Value | None, Value]:
     """`tables`: of words, positions and segments, then scale and offset of the normalization."""
-    words, places, parts, scale, offset = tables
+    words, position_table, parts, scale, offset = tables
     ids, segments, zero = n.input(0), n.optional(1), n.int_value(0)
     assert words is not None
     total = n.add(Gather(), words, ids, zero)
     if positions is None:
         length = n.add(Squeeze(), size_of(n, ids, 1), n.ints_value([0]))
         positions = n.add(Range(DType.i64), zero, length, n.int_value(1))
-    total = n.add(Add(), total, n.add(Gather(), places, positions, zero))
+    total = n.add(Add(), total, n.add(Gather(), position_table, positions, zero))
     if segments is not None:
         total = n.add(Add(), total, n.add(Gather(), parts, segments, zero))
     result = n.add(LayerNorm(-1, n.number("epsilon", 1e-12)), total, scale, offset)

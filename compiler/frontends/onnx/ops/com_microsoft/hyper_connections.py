@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...import_context import ImportContext, Imported, ImportFunction
 
 
-def _wide(n: ImportContext, x: Value) -> Value:
+def _to_f32(n: ImportContext, x: Value) -> Value:
     return convert_value(n, x, DType.f32)
 
 
@@ -63,8 +63,8 @@ def _root_mean_square(n: ImportContext, x: Value, scale: Value | None, eps: floa
     if shape is None or not isinstance(shape[-1], int):
         raise n.unsupported_error(f"{n.op_type} of an unknown hidden size")
     ones = n.add(Broadcast(), n.constant(1.0, DType.f32), n.ints_value([shape[-1]]))
-    found = n.add(RMSNorm(-1, eps), _wide(n, x), ones)
-    return found if scale is None else n.add(Multiply(), found, _wide(n, scale))
+    found = n.add(RMSNorm(-1, eps), _to_f32(n, x), ones)
+    return found if scale is None else n.add(Multiply(), found, _to_f32(n, scale))
 
 
 def branchwise_rms_norm(n: ImportContext) -> Value:
@@ -94,7 +94,7 @@ def gated_rms_norm(n: ImportContext) -> Value:
     normal = _root_mean_square(n, grouped, scale, n.number("epsilon", 1e-5))
     if grouped is not x:
         normal = n.add(Reshape(), normal, sizes_of(n, x))
-    gate = n.add(Sigmoid() if kind == "sigmoid" else Swish(), _wide(n, n.input(2)))
+    gate = n.add(Sigmoid() if kind == "sigmoid" else Swish(), _to_f32(n, n.input(2)))
     return convert_value(n, n.add(Multiply(), normal, gate), n.dtype(x))
 
 
@@ -107,7 +107,7 @@ def gated_add(n: ImportContext) -> Value:
 
 def _branch_gates(n: ImportContext, gates: Value, streams: Value) -> Value:
     """Gates of streams [..., C, H] as they broadcast to them, in f32."""
-    wide, rank = _wide(n, gates), n.rank(streams)
+    wide, rank = _to_f32(n, gates), n.rank(streams)
     if n.rank(wide) == rank:
         return wide
     shape, own = n.shape(streams), n.shape(wide)
@@ -119,7 +119,7 @@ def _branch_gates(n: ImportContext, gates: Value, streams: Value) -> Value:
 def pre_mix(n: ImportContext) -> Value:
     """The streams' sum, weighted by gates."""
     streams = _apart(n, n.input(0))
-    weighted = n.add(Multiply(), _wide(n, streams), _branch_gates(n, n.input(1), streams))
+    weighted = n.add(Multiply(), _to_f32(n, streams), _branch_gates(n, n.input(1), streams))
     total = n.add(ReduceSum(), weighted, n.ints_value([-2]))
     scale = n.number("reduction_scale", 1.0)
     total = n.add(Multiply(), total, n.like(total, scale))
@@ -129,10 +129,10 @@ def pre_mix(n: ImportContext) -> Value:
 def post_mix(n: ImportContext) -> Value:
     """Streams mixed by a matrix, and a block's output added to each as its gate says."""
     streams, mix = _apart(n, n.input(0)), n.optional(3)
-    kept = _wide(n, streams)
+    kept = _to_f32(n, streams)
     if mix is not None:
-        kept = n.add(MatMul(transpose_a=True), _wide(n, mix), kept)
-    block = n.add(Unsqueeze(), _wide(n, n.input(1)), n.ints_value([-2]))
+        kept = n.add(MatMul(transpose_a=True), _to_f32(n, mix), kept)
+    block = n.add(Unsqueeze(), _to_f32(n, n.input(1)), n.ints_value([-2]))
     added = n.add(Multiply(), _branch_gates(n, n.input(2), streams), block)
     return _finish(n, n.add(Add(), kept, added), n.input(0))
 
@@ -149,7 +149,7 @@ def engram_gate(n: ImportContext) -> Imported:
     dot = n.add(Divide(), dot, n.like(dot, math.sqrt(shape[-1])))
     root = n.add(Sqrt(), n.add(Maximum(), n.add(Abs(), dot), n.like(dot, 1e-6)))
     gate = n.add(Sigmoid(), n.add(Multiply(), n.add(Sign(), dot), root))
-    gated = n.add(Multiply(), gate, n.add(Unsqueeze(), _wide(n, value), n.ints_value([2])))
+    gated = n.add(Multiply(), gate, n.add(Unsqueeze(), _to_f32(n, value), n.ints_value([2])))
     result = convert_value(n, gated, n.dtype(key))
     if not n.wants(1):
         return [result]
@@ -161,12 +161,12 @@ def group_router(n: ImportContext) -> Imported:
     """Sigmoid scores of experts: of the best groups the best experts keep their logarithm."""
     logits, weights = n.input(0), n.optional(2)
     if weights is not None:
-        logits = n.add(MatMul(transpose_b=True), _wide(n, logits), _wide(n, weights))
+        logits = n.add(MatMul(transpose_b=True), _to_f32(n, logits), _to_f32(n, weights))
     shape = n.shape(logits)
     if shape is None or not isinstance(shape[-1], int):
         raise n.unsupported_error(f"{n.op_type} of an unknown number of experts")
     count = shape[-1]
-    rows = n.add(Reshape(), _wide(n, logits), n.ints_value([-1, count]))
+    rows = n.add(Reshape(), _to_f32(n, logits), n.ints_value([-1, count]))
     score = n.add(Sigmoid(), rows)
     biased = n.add(Add(), score, n.input(1))
     groups, active = n.integer("n_group", 1), n.integer("topk_group", 1)

@@ -192,7 +192,9 @@ def gated_delta_net(n: ImportContext) -> Imported:
     assert query is not None and key is not None and value is not None
     heads, values = _static_size(n, key, 2), _static_size(n, value, 2)
     if values % heads:
-        raise n.type_error("the heads of values are no multiple of those of keys", got=values)
+        raise n.type_error(
+            "the number of heads of values must be a multiple of that of keys", got=values
+        )
     query, key = (_repeat_heads(n, v, values // heads) for v in (query, key))
     if rate is not None:
         rate = n.add(Unsqueeze(), rate, n.ints_value([3]))

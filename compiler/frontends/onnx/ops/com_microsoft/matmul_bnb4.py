@@ -49,12 +49,12 @@ def matmul_bnb4(n: ImportContext) -> Value:
         sizes = [columns, k // block, block]
         factors = largest.reshape(columns, -1, 1)
     scale = n.constant(factors, dtype)
-    weight = n.add(Multiply(), _unscaled(n, codes.reshape(sizes), kind, dtype), scale)
+    weight = n.add(Multiply(), _decode_values(n, codes.reshape(sizes), kind, dtype), scale)
     weight = n.add(Reshape(), weight, n.ints_value([columns, k]))
     return n.add(MatMul(transpose_b=transposed), n.input(0), weight)
 
 
-def _unscaled(n: ImportContext, codes: Array, kind: int, dtype: DType) -> Value:
+def _decode_values(n: ImportContext, codes: Array, kind: int, dtype: DType) -> Value:
     """What the codes mean before they are scaled. NF4 stays packed in the graph and in files."""
     if kind == _NORMAL_FLOAT4:
         held = np.ascontiguousarray(codes, np.uint8).view(NF4_CODES)
