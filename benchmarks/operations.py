@@ -14,10 +14,12 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from irc_compiler.compiler.export.decompose import EXPANSIONS
 from irc_compiler.compiler.frontends.onnx import ops as onnx_ops
+from irc_compiler.compiler.frontends.onnx.ops.com_microsoft.refused import REASONS
 from irc_compiler.compiler.lowering import op_table as table
 from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import PASSES
@@ -227,6 +229,28 @@ def _by_reference() -> set[str]:
     return {name.rpartition("::")[2] for name in reference.IMPORTERS}
 
 
+def _refused(read: int) -> list[str]:
+    """What of com.microsoft is refused, by reason."""
+    listed: dict[str, list[str]] = defaultdict(list)
+    for name, reason in REASONS.items():
+        listed[reason].append(name)
+    lines = [
+        f"irc reads these {read} operators of com.microsoft, all but {_of_cpu()} of those that",
+        f"onnxruntime's CPU provider runs, and refuses {len(REASONS)} with a reason:",
+        "",
+    ]
+    for reason, names in listed.items():
+        text = f"- {', '.join(names)}: {reason}"
+        lines += wrap(text, 100, subsequent_indent="  ", break_long_words=False)
+    return [*lines, ""]
+
+
+def _of_cpu() -> int:
+    """How many operators are refused though onnxruntime's CPU provider has them."""
+    others = ("GPUs", "processor", "accelerator")
+    return sum(not any(word in reason for word in others) for reason in REASONS.values())
+
+
 def page() -> str:
     """The text of docs/operations.md."""
     classes = _classes()
@@ -257,6 +281,8 @@ def page() -> str:
             mark = " *(r)*" if kind in reference else ""
             lines.append(f"- {kind} {', '.join(map(str, versions))}{mark}")
         lines.append("")
+        if domain == "com.microsoft":
+            lines += _refused(len(kinds))
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.types import TensorType, Type
 from ..xml.text import shorten_text
+from .ops.com_microsoft import refused as com_microsoft
 
 # Why a whole domain is not read.
 _DOMAIN_REASONS = {
@@ -40,7 +41,7 @@ class Unsupported:
         operator_set = f"{shorten_text(domain)[1:-1] or 'ai.onnx'} {version or '(not imported)'}"
         key = (
             f"{shorten_text(op_type)[1:-1]} of {operator_set}",
-            reason or _DOMAIN_REASONS.get(domain, ""),
+            reason or _reason_of(op_type, domain),
         )
         self.found.setdefault(key, []).append(f"{label}{_dtypes(types)}")
 
@@ -65,6 +66,12 @@ class Unsupported:
             expected="operations that docs/operations.md lists",
             fix="define them: read_model(..., extensions=[...]), or --extension MODULE",
         )
+
+
+def _reason_of(op_type: str, domain: str) -> str:
+    if domain == "com.microsoft":
+        return com_microsoft.REASONS.get(op_type, "")
+    return _DOMAIN_REASONS.get(domain, "")
 
 
 def _line(what: str, reason: str, nodes: list[str]) -> str:
