@@ -19,7 +19,7 @@ from typing import Any
 
 from irc_compiler.compiler.export.decompose import EXPANSIONS
 from irc_compiler.compiler.frontends.onnx import ops as onnx_ops
-from irc_compiler.compiler.frontends.onnx.ops.com_microsoft.refused import REASONS
+from irc_compiler.compiler.frontends.onnx.ops.refused import REASONS
 from irc_compiler.compiler.lowering import op_table as table
 from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import PASSES

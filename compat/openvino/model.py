@@ -8,14 +8,16 @@ from typing import Any
 from ... import api
 from ...compiler.shape_analysis.infeasible_branches import specialize_branches
 from ...ir.dims import Dim, plain_symbol
-from ...ir.errors import UsageError
+from ...ir.errors import InputError, UsageError
 from ...ir.graph import Graph, Value
 from ...ir.infer import infer_graph, infer_node
+from ...ir.interpret import interpret
 from ...ir.ops import Parameter, Result
 from ...ir.types import TensorType
 from .nodes import Node, Output, find_tensor, insert
 from .ports import HasPorts, find_port
 from .rt_info import get_info, has_info, with_info
+from .tensors import Tensor
 from .types import Dimension, PartialShape, Shape, Type
 
 
@@ -49,7 +51,11 @@ class Model(HasPorts):
                 name = listed.pop()
             parameters = named.get("parameters") or listed[-1]
             sinks = listed[1] if len(listed) == 3 else named.get("sinks", ())
-            self.model = api.Model(_make_graph(first, sinks, parameters, name or "Model0"))
+            # Free nodes by their records, which are kept so that no other has their `id`.
+            self._placed: dict[int, Value] = {}
+            self._sources = (first, sinks, parameters)
+            graph = _make_graph(first, sinks, parameters, name or "Model0", self._placed)
+            self.model = api.Model(graph)
 
     @classmethod
     def of(cls, model: api.Model) -> Model:
@@ -120,6 +126,58 @@ class Model(HasPorts):
             if value == node or value in (node.output(0), node.input_value(0)):
                 return at
         return -1
+
+    def find_parameter(self, given: Any) -> int:
+        """The position of a Parameter: a node of the model, or the free node it was made of."""
+        value = self._find_own(given)
+        if value is None or value.node not in self.graph.parameters:
+            raise UsageError(
+                "no such parameter of this model",
+                got=repr(given),
+                expected="a Parameter that the model was made with",
+            )
+        return self.graph.parameters.index(value.node)
+
+    def find_result(self, given: Any) -> int:
+        """The position of a Result, or of the one that reads an output; of the model or free."""
+        value = self._find_own(given)
+        for position, node in enumerate(self.graph.results):
+            if value is not None and value in (Value(node), self.graph.input(node, 0)):
+                return position
+        raise UsageError(
+            "no such result of this model",
+            got=repr(given),
+            expected="a Result that the model was made with, or what it reads",
+        )
+
+    def _find_own(self, given: Any) -> Value | None:
+        output = given.output(0) if isinstance(given, Node) else given
+        if output.node.owner is self:
+            return Value(output.node.number, output.index)
+        if not output.node.built:
+            return None
+        tensor = find_tensor(output)
+        first = getattr(self, "_placed", {}).get(id(tensor._record))
+        return None if first is None else Value(first.node, first.port + tensor._port)
+
+    def evaluate(
+        self,
+        output_tensors: Sequence[Tensor],
+        input_tensors: Sequence[Tensor],
+        evaluation_context: Any = None,
+    ) -> bool:
+        """Compute the outputs by NumPy, without compiling; tensors take their shapes."""
+        counts = (len(output_tensors), len(input_tensors))
+        expected = (len(self.graph.results), len(self.graph.parameters))
+        if counts != expected:
+            raise InputError(
+                "evaluate takes one tensor per output and one per input", got=counts,
+                expected=expected,
+            )  # fmt: skip
+        found = interpret(self.graph, [tensor.data for tensor in input_tensors])
+        for tensor, array in zip(output_tensors, found, strict=True):
+            tensor.copy_from(array)
+        return True
 
     def get_output_size(self) -> int:
         """The number of outputs."""
@@ -275,8 +333,10 @@ def _find_dim(wanted: Dimension, before: Dim | None, name: str) -> Dim:
     return wanted.to_dim(name)
 
 
-def _make_graph(results: Any, sinks: Any, parameters: Any, name: str) -> Graph:
-    graph, placed = Graph(name), dict[int, Value]()
+def _make_graph(
+    results: Any, sinks: Any, parameters: Any, name: str, placed: dict[int, Value]
+) -> Graph:
+    graph = Graph(name)
     for node in parameters:
         insert(graph, find_tensor(node), placed)
     before = list(graph.parameters)

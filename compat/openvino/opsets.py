@@ -19,6 +19,7 @@ from ...ir.dtype import DType
 from ...ir.errors import UsageError
 from ...ir.op import Op
 from ..nearest import module_attributes
+from .control_flow import if_op, loop, tensor_iterator
 from .nodes import Node, Output, find_tensor
 from .opset_signatures import FunctionSignature, read_signatures
 from .types import Dimension, PartialShape, Type
@@ -175,5 +176,8 @@ def _functions_of(signatures: list[FunctionSignature], number: int) -> dict[str,
         kind = o.find(signature.kind, number)
         if signature.opset <= number and kind is not None:
             found[signature.name] = _make_function(signature, kind)
+    for since, node in ((8, if_op), (5, loop), (1, tensor_iterator)):
+        if since <= number:
+            found[node.__name__] = node
     found.update({alias: found[name] for alias, name in _ALIASES.items() if name in found})
     return found

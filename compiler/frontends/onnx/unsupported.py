@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.types import TensorType, Type
 from ..xml.text import shorten_text
-from .ops.com_microsoft import refused as com_microsoft
+from .ops import refused
 
 # Why a whole domain is not read.
 _DOMAIN_REASONS = {
@@ -70,7 +70,7 @@ class Unsupported:
 
 def _reason_of(op_type: str, domain: str) -> str:
     if domain == "com.microsoft":
-        return com_microsoft.REASONS.get(op_type, "")
+        return refused.REASONS.get(op_type, "")
     return _DOMAIN_REASONS.get(domain, "")
 
 

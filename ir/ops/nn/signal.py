@@ -85,9 +85,11 @@ class _Transform(Op):
     def evaluate(
         self, data: Array, axes: Array, signal_size: Array | None = None
     ) -> tuple[Array, ...]:
-        wide: Any = data.astype(np.float64)
+        # NumPy 2 transforms f32 in less time than f64; NumPy 1 transforms it as f64.
+        wide: Any = data if data.dtype == np.float32 else data.astype(np.float64)
         if self.complex_in:
-            wide = wide[..., 0] + 1j * wide[..., 1]
+            kind = np.complex64 if wide.dtype == np.float32 else np.complex128
+            wide = np.ascontiguousarray(wide).view(kind)[..., 0]
         listed = unique_axes(ints_of(axes), wide.ndim)
         sizes = None
         if signal_size is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import irc_compiler as irc
 import pytest
 from irc_compiler.compiler.frontends.onnx.ops import IMPORTERS
-from irc_compiler.compiler.frontends.onnx.ops.com_microsoft.refused import REASONS
+from irc_compiler.compiler.frontends.onnx.ops.refused import REASONS
 from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import (
     get_all_operator_schema,
