@@ -307,6 +307,14 @@ def of_the_transformers_optimiser(name: str) -> tuple[onnx.ModelProto, dict[str,
 
 
 @pytest.mark.slow
+def test_multimodal_rotation_of_f16() -> None:
+    halves = [v.astype(np.float16) for v in (f(2, 2, 5, 8), f(9, 4), f(9, 4))]
+    inputs = [halves[0], STREAMS, *halves[1:]]
+    model = one_node("MRotaryEmbedding", inputs, ["y"], domain=MS, mrope_section=[1, 2, 1])
+    compare(*model, rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mul", "where", "gpt2", "vit"])
 def test_what_the_transformers_optimiser_writes(name: str, tmp_path: Path) -> None:
     """In memory its models use com.microsoft without importing it, as onnxruntime accepts."""

@@ -139,6 +139,26 @@ def test_causal_convolution_of_packed_sequences(how: dict[str, Any]) -> None:
     check("VarlenCausalConvWithState", captured, 3, state_update_capacity=3, **how)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["packed", "gates"])
+def test_gated_delta_net_of_f16(name: str) -> None:
+    """Queries, keys, values and gates; states stay f32."""
+    inputs, how = NETS[name]
+    joined = np.concatenate(inputs[:3], 1).astype(np.float16)
+    gates = [v.astype(np.float16) for v in inputs[4:6]]
+    given = [joined, None, None, inputs[3], *gates, *inputs[6:]]
+    model = one_node("GatedDeltaNet", given, ["y", "s"], domain=MS, **how)
+    compare(*model, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.slow
+def test_causal_convolution_of_f16() -> None:
+    halves = [v.astype(np.float16) for v in (f(8, 6), f(6, 1, 3), f(6), f(3, 6, 2))]
+    inputs = [*halves[:2], ENDS, *halves[2:]]
+    model = one_node("VarlenCausalConvWithState", inputs, ["y", "s"], domain=MS)
+    compare(*model, rtol=5e-3, atol=5e-3)
+
+
 TOKENS = [f(8, N, K), f(8, N, K), f(8, N, V), ENDS, f(8, N), f(8, N), f(3, N, V, K)]
 ONLY_CUDA: dict[str, tuple[str, list[Any], dict[str, Any], str]] = {
     "states of more tokens": (
