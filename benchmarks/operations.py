@@ -58,8 +58,8 @@ why), *host* is evaluated with NumPy inside the run, *state* is a value that a r
 run to run, *onnx.reference* is handed to the onnx package. **writes**: *IR* as it is, *expanded*
 into standard operations, *dialect* only with `dialect=True` and in `.irc` files.
 
-Measured in November 2026 with onnx 1.23.2 and openvino 2026.4.1: irc passes 1994 of ONNX's 2024
-backend cases (98.5 %; `python -m benchmarks.coverage`), 1915 without onnx.reference, and all
+Measured in November 2026 with onnx 1.23.2 and openvino 2026.4.1: irc passes 2015 of ONNX's 2024
+backend cases (99.6 %; `python -m benchmarks.coverage`), 1929 without onnx.reference, and all
 63 with matmul or gemm in their names. Of the 1609 node cases that OpenVINO converts, irc computes
 1518 from OpenVINO's IR (94.3 %; `python -m benchmarks.interop read`), and OpenVINO computes 1484
 from irc's (92.2 %; `... write`). CI runs a part; `pytest tests/interop --exhaustive` runs all.

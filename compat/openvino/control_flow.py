@@ -99,7 +99,7 @@ class _ControlFlowNode(Node):
         for tensor in self.built:
             tensor._inputs = tuple(self._given)
 
-    def _ordered(self, body: int) -> tuple[Any, ...]:
+    def _list_ports(self, body: int) -> tuple[Any, ...]:
         return tuple(entry for _, entry in sorted(self._ports[body].items()))
 
     def _make_op(self, graphs: list[Graph]) -> Op:
@@ -145,7 +145,7 @@ class if_op(_ControlFlowNode):  # noqa: N801: OpenVINO's name
 
     def _make_op(self, graphs: list[Graph]) -> Op:
         then_outputs, else_outputs = (tuple(e[n] for e in self._results) for n in (0, 1))
-        ports = self._ordered(0), self._ordered(1)
+        ports = self._list_ports(0), self._list_ports(1)
         return If(graphs[0], graphs[1], *ports, then_outputs, else_outputs)
 
 
@@ -207,7 +207,7 @@ class tensor_iterator(_IteratingNode):  # noqa: N801: OpenVINO's name
         return self._body(0)
 
     def _make_op(self, graphs: list[Graph]) -> Op:
-        return TensorIterator(graphs[0], self._ordered(0), tuple(self._results))
+        return TensorIterator(graphs[0], self._list_ports(0), tuple(self._results))
 
 
 class loop(_IteratingNode):  # noqa: N801: OpenVINO's name
@@ -234,4 +234,4 @@ class loop(_IteratingNode):  # noqa: N801: OpenVINO's name
         return list(self._special)
 
     def _make_op(self, graphs: list[Graph]) -> Op:
-        return Loop(graphs[0], self._ordered(0), tuple(self._results), self._special[1])
+        return Loop(graphs[0], self._list_ports(0), tuple(self._results), self._special[1])
