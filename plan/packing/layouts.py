@@ -31,11 +31,12 @@ class PackedB:
 
     kr: rows that are interleaved: element (k, n) of a panel is at (k // kr * nr + n) * kr + k %
     kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2, those that
-    multiply four bytes want 4. Elements of 4 bits lie two to a byte, the first in the lower half.
+    multiply four bytes want 4, units that multiply 2 x 2 blocks twice as many. Elements of 4 bits
+    lie two to a byte, the first in the lower half.
 
     column_sums: behind its rows a panel holds the sums of its columns as they are stored, nr
-    numbers i32. Bytes that are multiplied as such have them. In cells of 4 these are i8: u8 is
-    stored less 128.
+    numbers i32. Bytes that are multiplied as such have them. In cells of 4 and 8 these are i8: u8
+    is stored less 128.
     """
 
     ranges: ClassVar[Mapping[str, Range]] = {"nr": BLOCK, "kr": BLOCK}

@@ -34,12 +34,13 @@ def panel_width(target: Target, bits: int) -> int:
 # Units that multiply cells of several values and add their products to one sum: values per cell
 # and the feature that has it, best first. Of bytes (u8 like i8), four make a cell for
 # VNNI; without it pairs are multiplied as 16-bit integers, whose products' sum never saturates.
-# On NEON, four by I8MM (u8 like i8) or by DotProd (both signed).
+# On NEON, four by I8MM (u8 like i8) or by DotProd (both signed), and pairs of bf16.
 _CELLS: Final[dict[tuple[DType, Isa], tuple[tuple[int, str], ...]]] = {
     (DType.bf16, "avx512"): ((2, "avx512bf16"),),
     (DType.i8, "avx512"): ((4, "avx512vnni"), (2, "avx512bw")),
     (DType.i8, "avx2"): ((4, "avxvnni"), (2, "avx2")),
     (DType.i8, "plain"): ((2, "sse2"),),
+    (DType.bf16, "neon"): ((2, "bf16"),),
     (DType.i8, "neon"): ((4, "i8mm"), (4, "dotprod")),
 }
 BYTES: Final = (DType.u8, DType.i8)
@@ -66,6 +67,19 @@ def cell_depth(target: Target, factors: DType | None) -> int:
         return 1
     found = _CELLS.get((factors, target.isa), ())
     return next((depth for depth, feature in found if target.has(feature)), 1)
+
+
+# Units that multiply two rows by two columns, two cells deep: the feature that has them.
+_BLOCK_FEATURES: Final[dict[tuple[DType, Isa], str]] = {
+    (DType.bf16, "neon"): "bf16",
+    (DType.i8, "neon"): "i8mm",
+}
+
+
+def has_block_unit(target: Target, factors: DType | None) -> bool:
+    """Whether a unit multiplies 2 x 2 blocks of cells of factors of that type, two cells deep."""
+    feature = _BLOCK_FEATURES.get((factors, target.isa)) if factors else None
+    return feature is not None and target.has(feature)
 
 
 def left_byte_type(target: Target) -> DType:
@@ -126,7 +140,9 @@ def packed_layout(
         return None
     kind = dot_factor_dtype(dtype, factors)
     nr = panel_width(target, accumulator(dtype).bits)
-    return PackedB(nr, cell_depth(target, kind), column_sums=kind is DType.i8)
+    # A register of a block's columns holds two cells of each.
+    kr = cell_depth(target, kind) * (2 if has_block_unit(target, kind) else 1)
+    return PackedB(nr, kr, column_sums=kind is DType.i8)
 
 
 # Scales of 16 bits whose products with a difference of two bytes have all bits of their type, with

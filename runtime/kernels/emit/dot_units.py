@@ -21,12 +21,22 @@ from ...llvmir.values import I8, I16, LLVM_BF16, Value, vec
 class DotUnit:
     """An instruction for cells. `factors`: the vector type of both of its factors; `adds`: it adds
     to an accumulator itself; `left`: the type of left bytes, where right ones are i8 and neither is
-    widened."""
+    widened; `swaps`: the left factor is its second, of which LLVM multiplies by one element."""
 
     intrinsic: str
     factors: str
     adds: bool = True
     left: DType | None = None
+    swaps: bool = False
+
+
+@dataclass(frozen=True)
+class BlockUnit:
+    """An instruction that multiplies two rows by two columns, two cells deep, and adds to a 2 x 2
+    block of sums. `factors`: the vector type of both of its factors."""
+
+    intrinsic: str
+    factors: str
 
 
 # By type of the factors (`tiles.multiplied`), values per cell, accumulators per register.
@@ -38,10 +48,24 @@ UNITS: Final[dict[tuple[DType, int, int], DotUnit]] = {
     (DType.i8, 2, 16): DotUnit("llvm.x86.avx512.pmaddw.d.512", vec(I16, 32), adds=False),
     (DType.i8, 2, 8): DotUnit("llvm.x86.avx2.pmadd.wd", vec(I16, 16), adds=False),
     (DType.i8, 2, 4): DotUnit("llvm.x86.sse2.pmadd.wd", vec(I16, 8), adds=False),
+    (DType.bf16, 2, 4): DotUnit(
+        "llvm.aarch64.neon.bfdot.v4f32.v8bf16", vec(LLVM_BF16, 8), swaps=True
+    ),
     (DType.i8, 4, 4): DotUnit("llvm.aarch64.neon.usdot.v4i32.v16i8", vec(I8, 16), left=DType.u8),
 }
 # Of signed bytes, where I8MM is not there.
-_SIGNED: Final = DotUnit("llvm.aarch64.neon.sdot.v4i32.v16i8", vec(I8, 16), left=DType.i8)
+_SIGNED: Final = DotUnit(
+    "llvm.aarch64.neon.sdot.v4i32.v16i8", vec(I8, 16), left=DType.i8, swaps=True
+)
+# Units of blocks, by their factors. They take the same cells as the unit of single cells, and add
+# their products in the same order.
+BLOCK_UNITS: Final = {
+    unit.factors: unit
+    for unit in (
+        BlockUnit("llvm.aarch64.neon.bfmmla", vec(LLVM_BF16, 8)),
+        BlockUnit("llvm.aarch64.neon.usmmla.v4i32.v16i8", vec(I8, 16)),
+    )
+}
 
 
 def find_unit(target: Target, factors: DType | None, kr: int, lanes: int) -> DotUnit | None:

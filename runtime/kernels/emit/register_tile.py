@@ -93,8 +93,8 @@ class KernelContext:
         """a * b + c; integers wrap. Of cells: the sum of their products, + c."""
         if self.unit:
             pair = [f.bitcast(x, self.unit.factors) for x in (a, b)]
-            if self.unit.left is DType.i8:
-                pair.reverse()  # LLVM multiplies by one element of the second factor only
+            if self.unit.swaps:
+                pair.reverse()
             if self.unit.adds:
                 return f.call(self.unit.intrinsic, self.vector, c, *pair)
             return f.add(f.call(self.unit.intrinsic, self.vector, *pair), c)
@@ -118,7 +118,7 @@ class KernelContext:
     def cell_in_vector_register(self) -> bool:
         """Whether a cell of the left factor is loaded to a vector register (as an f32), because the
         unit multiplies by one element of it; a general register would take a copy to all lanes."""
-        return self.target.isa == "neon" and self.unit is not None and self.unit.left is not None
+        return self.target.isa == "neon" and self.unit is not None
 
     def _broadcast(self, f: Function, x: Value) -> Value:
         """A factor in all lanes."""

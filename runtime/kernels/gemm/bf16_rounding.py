@@ -16,23 +16,31 @@ import ml_dtypes
 import numpy as np
 
 from ...llvmir.builder import Function
-from ...llvmir.values import F32, I16, I32, LLVM_BF16, Value, vec
+from ...llvmir.values import F32, I16, I32, I64, LLVM_BF16, Value, vec
 from ..emit.casts import bfloat_of_flushed
 
 # The smallest magnitude that is not flushed.
 MIN_NORMAL: Final = 2.0**-126
 # Bits of x86's control register: denormal results, and denormal operands, are zeros.
 _MXCSR_FLUSH_BITS: Final = 0x8040
+# The bit of aarch64's for both.
+_FPCR_FLUSH_BIT: Final = 1 << 24
 
 
 @contextmanager
 def flush_to_zero(f: Function, on: bool) -> Iterator[None]:
-    """Arithmetic on floats written inside flushes denormals, if `on` (x86 only).
+    """Arithmetic on floats written inside flushes denormals, if `on`.
 
     Its results must be stored before the end: the stores hold it in place.
     """
-    if not on or f.target.arch != "x86_64":
+    if not on:
         yield
+        return
+    if f.target.arch != "x86_64":
+        mode = f.call("llvm.aarch64.get.fpcr", I64)
+        f.call("llvm.aarch64.set.fpcr", "void", f.or_(mode, _FPCR_FLUSH_BIT))
+        yield
+        f.call("llvm.aarch64.set.fpcr", "void", mode)
         return
     old, new = f.stack(4), f.stack(4)
     f.call("llvm.x86.sse.stmxcsr", "void", old)
@@ -61,20 +69,25 @@ def _rounded_word(f: Function, x: Value) -> Value:
 
 
 def neighbours(f: Function, low: Value, high: Value) -> Value:
-    """Cells of 32 f32 that follow one another along K."""
+    """Cells of the f32 of two vectors, which follow one another along K."""
+    if low.lanes != 16:
+        even, odd = (range(i, 2 * low.lanes, 2) for i in range(2))
+        return single_cell(f, f.shuffle(low, high, even), f.shuffle(low, high, odd))
     name = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
     return f.bitcast(f.call(name, vec(LLVM_BF16, 32), high, low), vec(I32, 16))
 
 
 def interleave_k(f: Function, even: Value, odd: Value) -> Value:
-    """Cells of 16 f32 and of those that follow each of them along K."""
+    """Cells of a vector of f32 and of those that follow each of them along K."""
+    if even.lanes != 16:
+        return single_cell(f, even, odd)
     halves = f.bitcast(neighbours(f, even, odd), vec(I16, 32))
     order = [i // 2 + i % 2 * 16 for i in range(32)]
     return f.bitcast(f.shuffle(halves, None, order), vec(I32, 16))
 
 
 def single_cell(f: Function, even: Value, odd: Value) -> Value:
-    """The cell of two scalars."""
+    """The cell of two scalars, or of each lane of two vectors."""
     return f.or_(f.lshr(_rounded_word(f, even), 16), _rounded_word(f, odd))
 
 

@@ -16,7 +16,7 @@ from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import Value
 from ..emit.casts import cast, from_memory
-from ..emit.dot_units import find_unit
+from ..emit.dot_units import BLOCK_UNITS, BlockUnit, find_unit
 from ..emit.register_tile import KernelContext
 from . import bf16_rounding as rounding
 from .packing.dequant import Dequantizer
@@ -60,6 +60,15 @@ class GemmContext(KernelContext):
     def of(spec: GemmSpec, target: Target, module: Module, schedule: GemmSchedule) -> GemmContext:
         unit = find_unit(target, spec.cell_dtype(), schedule.kr, schedule.lanes)
         return GemmContext(spec, target, module, schedule.lanes, unit, schedule)
+
+    @cached_property
+    def block_unit(self) -> BlockUnit | None:
+        """What multiplies 2 x 2 blocks of cells, where panels are packed for it: those of constants
+        that are not expanded."""
+        packed = self.spec.packed
+        if packed is None or self.unit is None or packed.kr != 2 * self.schedule.kr:
+            return None
+        return BLOCK_UNITS[self.unit.factors]
 
     @property
     def align(self) -> int:

@@ -12,6 +12,7 @@ units of runtime/kernels/emit/register_tile.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ...llvmir.builder import Function, StackVariable
@@ -20,6 +21,7 @@ from ..emit.register_tile import unrolled_loop
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
 from . import bf16_rounding as rounding
+from .block_micro_kernel import accumulate_blocks
 from .context import GemmContext, TileShape
 from .epilogue import finish_registers
 from .loops.loop_state import LoopState
@@ -193,11 +195,18 @@ def accumulate_panels(
 ) -> None:
     """Add the products of all steps of a block of K to the sums of a tile."""
     t, p = g.schedule, f.params
+    known = isinstance(g.spec.k, int) and not t.blocked
+    depth = integer(t.kc if g.spec.k else 0) if known else p["k"]
     a, b = g.a_access(in_place=shape.in_place), g.b_access()
     a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
     a_cell = F32 if g.cell_in_vector_register else ELEMENT[(a.cell or a.dtype).value]
     across, panel = (g.size(f, p["frame"], x.across) for x in (a, b))
     a_step, b_step = (g.size(f, p["frame"], x.step) for x in (a, b))
+    if g.block_unit is not None:
+        panel_bytes = f.mul(panel, bits_of(b_type) // 8)
+        ahead = partial(_prefetch_b, g, f, shape, panel_bytes=panel_bytes)
+        accumulate_blocks(g, f, shape, columns, sums, depth, ahead)
+        return
     tails = None
     if shape.edge and not (g.spec.packed or t.pack_b):
         tails = [tail_mask(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
@@ -221,8 +230,6 @@ def accumulate_panels(
 
         g.add_products(f, sums, load_a, right)
 
-    known = isinstance(g.spec.k, int) and not t.blocked
-    depth = integer(t.kc if g.spec.k else 0) if known else p["k"]
     unrolled_loop(f, depth, t.unroll, step)
 
 

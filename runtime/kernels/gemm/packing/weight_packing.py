@@ -142,7 +142,7 @@ def flips(constant: PlanConstant) -> bool:
     """Whether a constant's bytes are stored less 128 (PackedB)."""
     layout = constant.layout
     return (
-        layout is not None and layout.column_sums and layout.kr == 4 and constant.dtype is DType.u8
+        layout is not None and layout.column_sums and layout.kr >= 4 and constant.dtype is DType.u8
     )
 
 

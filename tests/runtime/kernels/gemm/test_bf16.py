@@ -106,6 +106,7 @@ TIES = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1 - 2**-8, 3.3895e38, 3.4
         np.nan]  # fmt: skip
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize(
@@ -125,6 +126,7 @@ def test_bf16_gemm_of_ties_denormals_and_infinities(isa: str, b: str, n: int) ->
         np.testing.assert_array_equal(found, rounded(row).astype(np.float32))
 
 
+@pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("n, dynamic", [(1, ""), (1, "mnkabc"), (35, ""), (35, "mnkabc")])
