@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..llvmir.builder import Function, Module
-from ..llvmir.values import I32, I64, PTR, Value
+from ..llvmir.values import I32, I64, PTR
+from .codegen_system import read_clock
 from .float_mode import default_mode, swap_mode
 
 # Nanoseconds between two polls.
@@ -20,13 +21,6 @@ POLL_PERIOD: Final = 100_000_000
 PYTHON_API: Final = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
 # Words of a poll's block: the thread's state, and the time from which to poll again.
 _THREAD, _NEXT = 0, 1
-
-
-def read_clock(f: Function) -> Value:
-    """Nanoseconds of CLOCK_MONOTONIC."""
-    time = f.stack(16, 8)
-    f.call("clock_gettime", I32, f.as_value(1, I32), time)
-    return f.add(f.mul(f.load(I64, time), 1_000_000_000), f.load(I64, f.at(time, 1, I64)))
 
 
 def write_poll(module: Module) -> Function:

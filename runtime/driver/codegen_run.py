@@ -9,6 +9,7 @@ from typing import Final
 from ...plan.target import Target
 from ..llvmir.builder import Function, Module, StackVariable
 from ..llvmir.values import I32, I64, PTR, Value
+from ..machine.platforms.platform_interface import SystemName
 from .abi import (
     ASSERT_FAILED,
     BUSY,
@@ -43,7 +44,7 @@ from .abi import (
     WAKE,
 )
 from .codegen_control import write_control
-from .codegen_polling import read_clock, write_poll, write_run_polling
+from .codegen_polling import write_poll, write_run_polling
 from .codegen_sharing import (
     add_word,
     claim_word,
@@ -55,6 +56,14 @@ from .codegen_sharing import (
     write_part,
 )
 from .codegen_steps import write_own_step, write_shared_step
+from .codegen_system import (
+    address_of,
+    read_clock,
+    system_call,
+    wait_while_equal,
+    wake_all,
+    write_system_calls,
+)
 from .float_mode import default_mode, flush_mode, swap_mode
 
 # Calls too short to wake workers for wake them together: the one that follows this many, each of
@@ -66,19 +75,20 @@ _MAX_WAKE_GAP_NS: Final = 40_000  # ns at most: half of what a worker spins
 # A call that polls does so behind each LONG_STEP step, and behind this many steps (a power of two):
 # reading the clock takes as long as a small step.
 _POLL_STEPS: Final = 16
-# Numbers of Linux's system calls.
-FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+# Numbers of Linux's system call.
 SET_AFFINITY: Final = {"x86_64": 203, "aarch64": 122}
-_FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
 
-def driver_text(target: Target) -> str:
-    """The driver as LLVM assembly."""
+def driver_text(target: Target, system: SystemName = "linux") -> str:
+    """The driver as LLVM assembly, for a system's functions."""
     module = Module(target)
+    write_system_calls(module, system)
     poll = write_poll(module)
     part, wake = write_part(module, poll), _write_small(module)
     own, shared = write_own_step(module, poll), write_shared_step(module, part, wake)
-    walk = _write_walk(module, own, shared, _write_spread(module), write_control(module), poll)
+    walk = _write_walk(
+        module, own, shared, _write_spread(module, system), write_control(module), poll
+    )
     _write_run(module, walk)
     write_run_polling(module, walk)
     _write_work(module, part)
@@ -106,13 +116,17 @@ def _count_quick_calls(f: Function, pool: Value, now: Value) -> Value:
     return f.cast(enough, I64, signed_=False)
 
 
-def _write_spread(module: Module) -> Function:
+def _write_spread(module: Module, system: SystemName) -> Function:
     """spread(pool): keep the workers off the caller's CPU, if the caller is not where it was.
 
     A kernel that wakes a thread likes to put it where its waker runs, in virtual machines even
     when the other CPUs are idle; a worker then waits there until the caller has done all the work.
+    Only Linux lets a thread choose other threads' CPUs by their numbers.
     """
     f = module.function("irc_spread", [(PTR, "pool")], linkage="internal")
+    if system != "linux":
+        f.ret()
+        return f
     pool = f.params["pool"]
     cpu = f.cast(f.call("sched_getcpu", I32), I64)
     with f.if_(f.icmp("eq", cpu, get_word(f, pool, POOL_CPU, "monotonic"))):
@@ -133,7 +147,7 @@ def _write_spread(module: Module) -> Function:
         size = f.as_value(MASK_WORDS * 8, I64)
         with f.range(0, f.smax(get_word(f, pool, POOL_THREADS), 0), unroll=1) as i:
             who = f.load(I64, f.at(pool, f.add(i, POOL_IDS), I64))
-            _system_call(f, number, who, size, _address_of(f, mask))
+            system_call(f, number, who, size, address_of(f, mask))
     f.ret()
     return f
 
@@ -270,33 +284,17 @@ def _write_work(module: Module, part: Function) -> None:
                 with f.if_(open_part()) as late:
                     late.else_()
                     with f.if_(f.icmp("eq", get_word(f, pool, POOL_STOP), 0)):
-                        _futex(f, pool, _FUTEX_WAIT_PRIVATE, epoch)
+                        wait_while_equal(f, word(f, pool, POOL_EPOCH), epoch)
                 add_word(f, pool, POOL_SLEEPERS, -1)
     swap_mode(f, default_mode(f.target.arch))
     f.ret(0)
-
-
-def _system_call(f: Function, number: Value | int, *args: Value | int) -> None:
-    """libc's syscall with six arguments, as words: one declaration serves all."""
-    words = [f.as_value(a, I64) for a in (number, *args, *[0] * (6 - len(args)))]
-    f.call("syscall", I64, *words)
-
-
-def _address_of(f: Function, pointer: Value) -> Value:
-    return f.op(I64, f"ptrtoint {pointer} to i64")
-
-
-def _futex(f: Function, pool: Value, operation: int, value: Value | int) -> None:
-    epoch = _address_of(f, word(f, pool, POOL_EPOCH))
-    v = f.cast(value, I64, signed_=False) if isinstance(value, Value) else value
-    _system_call(f, FUTEX[f.target.arch], epoch, operation, v)
 
 
 def _write_small(module: Module) -> Function:
     """wake(pool), which is returned; spin(n), swap_mode(new)."""
     wake = module.function("irc_wake", [(PTR, "pool")], I32)
     add_word(wake, wake.params["pool"], POOL_EPOCH, 1, "seq_cst")
-    _futex(wake, wake.params["pool"], _FUTEX_WAKE_PRIVATE, 0x7FFFFFFF)
+    wake_all(wake, word(wake, wake.params["pool"], POOL_EPOCH))
     wake.ret(0)
     f = module.function("irc_spin", [(I64, "n")], I32)
     with f.range(0, f.params["n"], unroll=1):

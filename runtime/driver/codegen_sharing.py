@@ -35,6 +35,7 @@ from .abi import (
     POOL_TICKET,
     POOL_TOTAL,
 )
+from .codegen_system import yield_core
 
 # Pauses of a caller before it gives its core away while it waits for the last parts: a few
 # microseconds, the time of an ordinary imbalance.
@@ -81,7 +82,7 @@ def _wait(f: Function, waited: StackVariable) -> None:
     pause(f)
     waited.set(f.add(waited.get(), 1))
     with f.if_(f.icmp("ugt", waited.get(), _YIELD_AFTER)):
-        f.call("sched_yield", I32)
+        yield_core(f)
 
 
 def call_kernel(

@@ -16,8 +16,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from ...plan.target import generic_target
 from ..jit.builtin_code import CodeCache, kept_code
+from ..machine.platforms.host_platform import host_platform
+from ..machine.platforms.platform_interface import Platform
 from .codegen_polling import PYTHON_API
-from .codegen_run import FUTEX, driver_text
+from .codegen_run import driver_text
+from .codegen_system import SYSTEM_CALLS
 from .float_mode import default_mode
 
 _P = ParamSpec("_P")
@@ -58,7 +61,7 @@ def load_driver(cache: CodeCache | None = None) -> Driver:
     global _driver
     with _lock:
         if _driver is None:
-            _driver = _load(cache)
+            _driver = load_driver_for(host_platform(), cache)
         return _driver
 
 
@@ -85,17 +88,17 @@ def reset_lock() -> None:
     _lock = threading.Lock()
 
 
-def _load(cache: CodeCache | None) -> Driver:
+def load_driver_for(platform: Platform, cache: CodeCache | None = None) -> Driver:
+    """A driver that calls a system's functions."""
     from ..jit.host_features import host_arch
     from ..jit.image_loader import load_objects
 
     target = generic_target("plain" if host_arch() == "x86_64" else "neon")
-    libc = ctypes.CDLL(None)
-    # Elsewhere than on Linux there are no workers, and what only they need is never called.
-    names = ("syscall", "sched_yield", "sched_getcpu", "clock_gettime")
-    imports = {n: _address(libc, n if hasattr(libc, n) else "abort") for n in names}
-    threads = host_arch() in FUTEX and _is_linux()
-    image = kept_code(driver_text(target), target, cache)
+    calls, found = SYSTEM_CALLS[platform.name], platform.wait_functions()
+    # What a system lacks is never called: without all of them there are no workers.
+    imports = {n: found.get(n, found[calls.yield_]) for n in calls.functions}
+    threads = all(n in found for n in calls.functions)
+    image = kept_code(driver_text(target, platform.name), target, cache)
     python = {n: _address(ctypes.pythonapi, n) for n in PYTHON_API}
     names = ("irc_run", "irc_run_polling", "irc_work", "irc_wake", "irc_spin", "irc_swap_mode")
     library = load_objects([image], names, target, {**imports, **python})
@@ -115,12 +118,6 @@ def _load(cache: CodeCache | None) -> Driver:
         threads=threads,
         library=library,
     )
-
-
-def _is_linux() -> bool:
-    import sys
-
-    return sys.platform.startswith("linux")
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:

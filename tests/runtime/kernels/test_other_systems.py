@@ -13,12 +13,14 @@ from irc_compiler.plan.specs.base import Spec
 from irc_compiler.runtime.driver.codegen_run import driver_text
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.kernel_table import generate
+from irc_compiler.runtime.machine.platforms.platform_interface import SystemName
 from support.models.kernel_families import CASES
 
 from tests.runtime.kernels.test_processors import optimised
 
 WIN64 = "x86_64-pc-windows-msvc"
 MAC = "arm64-apple-macosx14.0.0"
+SYSTEM_NAMES: dict[str, SystemName] = {WIN64: "windows", MAC: "macos"}
 # The label of a function begins a line; those of blocks begin with a dot.
 _FUNCTION = re.compile(r"^(?=[A-Za-z_][\w.]*:)", re.M)
 _SAVE = re.compile(r"v?mov(?:[au]ps|dq[au])\s+%xmm(\d+), -?\d*\(%r(?:sp|bp|bx)\)")
@@ -44,7 +46,8 @@ def one_spec_per_family(processor: str) -> list[Spec]:
 def assembly_of(processor: str, system: str) -> list[str]:
     target = processor_target(processor)
     texts = [generate(spec, target, "k0").text for spec in one_spec_per_family(processor)]
-    return [emit_assembly(text, target, system=system) for text in [*texts, driver_text(target)]]
+    texts.append(driver_text(target, SYSTEM_NAMES[system]))
+    return [emit_assembly(text, target, system=system) for text in texts]
 
 
 def win64_faults(assembly: str) -> list[str]:
