@@ -81,7 +81,7 @@ def _read_windows_clock(f: Function) -> Value:
 
 @dataclass(frozen=True)
 class SystemCalls:
-    """How one system waits, wakes, yields and tells the time. functions: what that calls."""
+    """How one system waits, wakes, yields and reads a clock. functions: what that calls."""
 
     functions: tuple[str, ...]
     wait: Callable[[Function, Value, Value], None]

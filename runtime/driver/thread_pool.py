@@ -36,6 +36,9 @@ SHARE_WORK: Final = 6_000
 BARRIER_GRAIN: Final = 1_500
 # Waking costs the caller a system call and brings help only later; the caller continues meanwhile.
 WAKE_WORK: Final = 200_000
+# Parts of a large step for each thread where cores are of several speeds: a slow core delays its
+# last part only (docs/dev/tuning/unequal-cores.md).
+UNEQUAL_PARTS_PER_THREAD: Final = 8
 # Calls of less work keep the interpreter lock: releasing it costs more than it frees.
 KEEP_GIL_BELOW: Final = 30_000
 

@@ -26,7 +26,7 @@ class ExecutionContext:
         self.space = Workspace(
             arena=aligned_bytes(0),
             small=aligned_bytes(ports * MAX_COPIED_BYTES),
-            scratch=aligned_bytes(stride * regions.limits.threads),
+            scratch=aligned_bytes(stride * regions.limits.parts),
             stride=stride,
             pool=regions.pool_address,
         )

@@ -38,9 +38,11 @@ _SMALL_ARENA_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What a session sets: parts a step is cut into at most, thresholds, bytes."""
+    """What a session sets: threads of a call, thresholds, bytes. parts: of a step that is large
+    enough for so many, which threads claim one by one; as many as threads, or a multiple."""
 
     threads: int
+    parts: int
     max_memory: int
     share_work: int
     wake_work: int
@@ -152,6 +154,9 @@ class CompiledRegion:
         parts = self.limits.threads
         flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
         flags = flags if parts > 1 else np.zeros_like(flags)
+        if self.limits.parts > parts > 1:
+            many = (flags != 0) & (sizes.work >= self.limits.parts * self.limits.share_work)
+            flags[many] |= self.limits.parts << PARTS_SHIFT
         for n, spec in self._phased:
             if flags[n]:
                 flags[n] = self._flags_of_phases(n, spec, sizes)

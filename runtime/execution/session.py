@@ -18,6 +18,7 @@ from ...ir.limits.host_memory import default_max_memory
 from ...ir.limits.memory_budget import Budget, active_budget, use_budget
 from ..driver import thread_pool as pools
 from ..jit.program import CompiledPlan
+from ..machine.cpus import cores_differ
 from .array_interop import import_array
 from .bound_call import BoundCall, R
 from .execution_context import ExecutionContext
@@ -38,8 +39,9 @@ class Session:
     """A program with its options, callable from any number of threads.
 
     num_threads: None for the CPUs this process may use. max_memory: bytes of arena and outputs.
-    evaluate: runs operations that have no kernel (default: the op's own evaluate). inner: a body's
-    session, whose runs are part of a call and share its memory budget.
+    evaluate: runs operations that have no kernel (default: the op's own evaluate).
+    parts_per_thread: of large steps (default: 1, and more where cores are of several speeds).
+    inner: a body's session, whose runs are part of a call and share its memory budget.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Session:
         share_work: int = pools.SHARE_WORK,
         wake_work: int = pools.WAKE_WORK,
         meet_work: int = pools.BARRIER_GRAIN,
+        parts_per_thread: int | None = None,
         inner: bool = False,
     ) -> None:
         if num_threads is not None and num_threads < 1:
@@ -60,10 +63,14 @@ class Session:
         threads = min(threads, pools.MAX_WORKERS) if program.driver.threads else 1
         limit = default_max_memory() if max_memory is None else max_memory
         self.program, self.inner = program, inner
-        self.limits = Limits(threads, limit, share_work, wake_work, max(1, meet_work))
+        if parts_per_thread is None:
+            parts_per_thread = pools.UNEQUAL_PARTS_PER_THREAD if cores_differ() else 1
+        parts = threads * parts_per_thread
+        self.limits = Limits(threads, parts, limit, share_work, wake_work, max(1, meet_work))
         pool_address = pools.get_thread_pool(program.driver).address if threads > 1 else 0
         works = {"share_work": share_work, "wake_work": wake_work, "meet_work": meet_work}
         limits = {"num_threads": threads, "max_memory": limit, **works}
+        limits["parts_per_thread"] = parts_per_thread
         bodies = [
             [Session(body, evaluate=evaluate, inner=True, **limits).run for body in bodies]
             for bodies in program.bodies

@@ -12,8 +12,10 @@ import pytest
 from irc_compiler.ir import dims as dim
 from irc_compiler.ir.errors import ExecutionError, InputError, MemoryLimitError
 from irc_compiler.ir.types import TensorType
+from irc_compiler.runtime.driver.abi import PARTS_MASK, PARTS_SHIFT
 from irc_compiler.runtime.execution.session import Session
 from irc_compiler.runtime.jit.program import compilations
+from irc_compiler.runtime.machine.cpus import usable_cores
 from irc_compiler.runtime.machine.memory_planner import live_peak
 from support.tiny_plans import (
     Maker,
@@ -378,3 +380,21 @@ def test_stats() -> None:
     stats = session.stats()
     assert (stats.threads, stats.contexts, stats.shapes, stats.kernels) == (1, 1, 2, 2)
     assert stats.arena_bytes >= 8000 and stats.constant_bytes == 0
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="not run: this process may use one CPU only")
+def test_large_steps_have_more_parts_where_cores_differ() -> None:
+    """Every part runs, with scratch of its own, and no bit changes."""
+    a, b = data(4_000_000)
+    sessions = [
+        Session(chain(length=1).compile(), num_threads=2, parts_per_thread=n) for n in (1, 8)
+    ]
+    few, many = (session.bind([a, b]) for session in sessions)
+    assert many()[0].tobytes() == few()[0].tobytes()
+    parts = [
+        {int(f) >> PARTS_SHIFT & PARTS_MASK for f in s.regions.layout(0, (a.shape, b.shape)).flags}
+        for s in sessions
+    ]
+    assert parts == [{0}, {16}]
+    small = sessions[1].regions.layout(0, ((8,), (8,)))
+    assert not small.flags.any()
