@@ -108,7 +108,7 @@ def measure_asleep(ratio: float, rounds: int, seconds: float) -> None:
 
         function = _KERNEL(kernel)
         step = np.zeros((1, words.STEP_WORDS), np.int64)
-        step[0, 0] = ctypes.cast(function, ctypes.c_void_p).value
+        step[0, 0] = ctypes.cast(function, ctypes.c_void_p).value or 0
         step[0, 3] = words.SHARED | words.WAKE | 2 * per_thread << words.PARTS_SHIFT
         call = np.zeros(words.CALL_WORDS, np.int64)
         call[words.CALL_STEPS], call[words.CALL_COUNT] = step.ctypes.data, 1
