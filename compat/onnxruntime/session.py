@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...api import CompiledModel, Model, compile_model, read_model
+from ...compiler.frontends.onnx.files.model_file import load_model
 from ...ir.dtype import DType
 from ...ir.errors import (
     Error,
@@ -40,7 +41,7 @@ from .errors import (
     raise_as,
 )
 from .settings import CPU, RunOptions, SessionOptions, check_providers
-from .types import ModelMetadata, NodeArg, describe_model, describe_port
+from .types import ModelMetadata, NodeArg, describe_input, describe_model, describe_output
 from .values import OrtValue
 
 
@@ -84,6 +85,9 @@ class InferenceSession(NamesNearest):
                 warn_once(f"InferenceSession's argument {name!r}", "irc has no such option")
         self._options = options
         source = _require_model(path_or_bytes)
+        # insightface and optimum-onnx read these of onnxruntime's private attributes.
+        self._providers, self._provider_options = [CPU], {CPU: {}}
+        self._model_path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
         try:
             self.net = _compile(source, options)
         except UnsupportedOperationError as error:
@@ -94,8 +98,9 @@ class InferenceSession(NamesNearest):
             delegate(self, InferenceSession, engine, source)
             return
         record_session(_name_of(source), "irc")
-        self._inputs = [describe_port(p) for p in self.net.inputs]
-        self._outputs = [describe_port(p) for p in self.net.outputs]
+        names = _read_size_names(source, options.overrides)
+        self._inputs = [describe_input(p, names.get(p.name)) for p in self.net.inputs]
+        self._outputs = [describe_output(p, names.get(p.name)) for p in self.net.outputs]
 
     def run(
         self,
@@ -314,6 +319,22 @@ def _compile(source: Any, options: SessionOptions) -> CompiledModel:
             shapes=shapes,
             denormals=options.denormals,
         )
+
+
+def _read_size_names(source: Any, overrides: Mapping[str, int]) -> dict[str, list[str]]:
+    """The names that an ONNX model gives to the sizes of its inputs and outputs, "" for a size
+    without one. onnxruntime says these where inference finds another name; of an input also where
+    it finds a number."""
+    is_path = isinstance(source, str | os.PathLike)
+    name = str(os.fspath(source)).lower() if is_path else ""
+    if name.endswith((".xml", ".irc")) or (not is_path and bytes(source[:1]) == b"<"):
+        return {}
+    graph = load_model(source).proto.graph
+    found: dict[str, list[str]] = {}
+    for port in (*graph.input, *graph.output):
+        names = (d.dim_param for d in port.type.tensor_type.shape.dim)
+        found[port.name] = ["" if n in overrides else n for n in names]
+    return found
 
 
 def _name_of(source: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,17 +86,33 @@ def describe_model(
     )
 
 
-def describe_port(port: PortInfo) -> NodeArg:
-    """An input or output as onnxruntime describes it."""
+def describe_input(port: PortInfo, names: Sequence[str] | None = None) -> NodeArg:
+    """An input as onnxruntime describes it. `names`: those that the model gives to its sizes, ""
+    for a size without one."""
+    shape = _describe_shape(port)
+    if names is not None and len(names) == len(shape):
+        shape = [name or size for name, size in zip(names, shape, strict=True)]
+    return NodeArg(port.name, _describe_type(port), shape)
+
+
+def describe_output(port: PortInfo, names: Sequence[str] | None = None) -> NodeArg:
+    """An output as onnxruntime describes it: an inferred number counts more than a name."""
+    shape = _describe_shape(port)
+    if names is not None and len(names) == len(shape):
+        pairs = zip(names, shape, strict=True)
+        shape = [size if isinstance(size, int) else name or size for name, size in pairs]
+    return NodeArg(port.name, _describe_type(port), shape)
+
+
+def _describe_shape(port: PortInfo) -> list[int | str | None]:
+    return [d if isinstance(d, int) or not _is_made_up(port, d) else None for d in port.shape or ()]
+
+
+def _describe_type(port: PortInfo) -> str:
     if port.dtype in _NAMES:
-        kind = f"tensor({_NAMES[port.dtype]})"
-    else:
-        kind = re.sub(r"\b([a-z]+\d*)\[[^]]*\]", lambda m: f"tensor({_name(m)})", port.dtype)
-        kind = re.sub(r"\bmap\(([a-z]+\d*), ", lambda m: f"map({_name(m)},", kind)
-    shape = [
-        d if isinstance(d, int) or not _is_made_up(port, d) else None for d in port.shape or ()
-    ]
-    return NodeArg(port.name, kind, shape)
+        return f"tensor({_NAMES[port.dtype]})"
+    kind = re.sub(r"\b([a-z]+\d*)\[[^]]*\]", lambda m: f"tensor({_name(m)})", port.dtype)
+    return re.sub(r"\bmap\(([a-z]+\d*), ", lambda m: f"map({_name(m)},", kind)
 
 
 def _name(match: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import warnings
 from typing import Any
 
@@ -95,6 +96,53 @@ def test_a_subclass_is_a_session(engine: Any) -> None:
 
     net = Session(small_model(), providers=["CPUExecutionProvider"])
     assert len(net.run(None, {"x": X})) == 1 and isinstance(net, engine.InferenceSession)
+
+
+class PickableSession(ort.InferenceSession):
+    """As insightface writes it: what it saves are private attributes of onnxruntime's class."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        assert list(self._provider_options) == self._providers == self.get_providers()
+        return {"path": self._model_path}
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        super().__init__(values["path"])
+
+
+@pytest.mark.slow
+def test_a_subclass_that_pickles_itself(tmp_path: Any) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(small_model())
+    made = pickle.loads(pickle.dumps(PickableSession(path)))
+    assert type(made) is PickableSession and made._model_path == str(path)
+    (port,) = made.get_inputs()
+    assert made.run(None, {port.name: X})
+    assert PickableSession(small_model())._model_path is None
+
+
+@BOTH
+def test_sizes_have_the_names_that_the_model_gives_them(engine: Any) -> None:
+    nodes = [
+        helper.make_node("Concat", ["past", "new"], ["all"], axis=1),
+        helper.make_node("Add", ["new", "three"], ["sum"]),
+    ]
+    ports = [
+        helper.make_tensor_value_info("past", TensorProto.FLOAT, ["n", "old", 3]),
+        helper.make_tensor_value_info("new", TensorProto.FLOAT, ["n", "added", "channels"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info("all", TensorProto.FLOAT, ["n", "old + added", 3]),
+        helper.make_tensor_value_info("sum", TensorProto.FLOAT, ["rows", "added", "channels"]),
+    ]
+    three = helper.make_tensor("three", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    graph = helper.make_graph(nodes, "g", ports, ends, [three])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    options = engine.SessionOptions()
+    options.add_free_dimension_override_by_name("n", 2)
+    net = engine.InferenceSession(model.SerializeToString(), options)
+    shapes = [p.shape for p in (*net.get_inputs(), *net.get_outputs())]
+    assert shapes[:3] == [[2, "old", 3], [2, "added", "channels"], [2, "old + added", 3]]
+    assert shapes[3][1:] == ["added", 3]
 
 
 @BOTH
