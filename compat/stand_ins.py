@@ -2,7 +2,8 @@
 
 The stand-in's modules take the engine's names in `sys.modules`. Where the engine itself is
 installed, its other submodules and attributes are still found, and models that irc does not support
-are loaded by it. Where it is not, `importlib.metadata.version(name)` answers with the release whose
+are loaded by it. OpenVINO, where it is installed, keeps its module: only what compiles and runs
+models is replaced in it. Where it is not, `importlib.metadata.version(name)` answers with the release whose
 API the stand-in follows.
 """
 
@@ -13,6 +14,7 @@ import importlib
 import importlib.metadata
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +25,22 @@ from typing import Any
 from ..ir.errors import UsageError
 
 # Engine -> its stand-in.
-STAND_INS = {"onnxruntime": "irc_compiler.compat.onnxruntime"}
-_SUBMODULES = ("capi", "capi._pybind_state", "capi.onnxruntime_pybind11_state")
+STAND_INS = {
+    "onnxruntime": "irc_compiler.compat.onnxruntime",
+    "openvino": "irc_compiler.compat.openvino",
+}
+# The stand-in's submodules that are found under the engine's name, by their first parts.
+_SUBMODULES = {"onnxruntime": r"capi", "openvino": r"runtime|preprocess|properties|opset\d+"}
+# Stand-ins whose engine, where it is installed, keeps its objects: this module replaces what
+# compiles and runs models.
+_PARTIAL = {"openvino": "irc_compiler.compat.openvino.installed_engine"}
 # The folder that `irc shim` puts before others, and the file that it reads sessions from.
 SHIM_FOLDER, SHIM_REPORT = "IRC_SHIM_FOLDER", "IRC_SHIM_REPORT"
 
 _lock = threading.RLock()
 _installed: dict[str, _Engine] = {}
+# Engines of _PARTIAL -> what was replaced in their modules.
+_replaced: dict[str, dict[str, Any]] = {}
 
 
 class _Version(importlib.metadata.Distribution):
@@ -118,6 +129,10 @@ def install(name: str = "onnxruntime") -> ModuleType:
             "irc has no stand-in of this name", got=repr(name)[:80], expected=", ".join(STAND_INS)
         )
     with _lock:
+        if name in _replaced:
+            return sys.modules[name]
+        if name in _PARTIAL and _folders_of(name):
+            return _replace_part(name)
         stand_in = importlib.import_module(STAND_INS[name])
         if name not in _installed:
             engine = _Engine(name)
@@ -125,16 +140,33 @@ def install(name: str = "onnxruntime") -> ModuleType:
             _take_modules(name)
             sys.meta_path.insert(0, engine)
             sys.modules[name] = stand_in
-            for inner in _SUBMODULES:
-                sys.modules[f"{name}.{inner}"] = importlib.import_module(
-                    f"{STAND_INS[name]}.{inner}"
-                )
+            own = re.compile(rf"{re.escape(STAND_INS[name])}\.(({_SUBMODULES[name]})(\..*)?)")
+            for found in filter(None, map(own.fullmatch, list(sys.modules))):
+                sys.modules[f"{name}.{found[1]}"] = sys.modules[found[0]]
         return stand_in
+
+
+def _replace_part(name: str) -> ModuleType:
+    """The engine itself, in whose module irc's classes replace those that run models."""
+    paths, shim = list(sys.path), os.environ.get(SHIM_FOLDER)
+    loaded = str(getattr(sys.modules.get(name), "__file__", ""))
+    if shim and loaded.startswith(shim + os.sep):
+        del sys.modules[name]
+    sys.path[:] = [p for p in paths if p != shim]
+    try:
+        engine = importlib.import_module(name)
+    finally:
+        sys.path[:] = paths
+    _replaced[name] = importlib.import_module(_PARTIAL[name]).replace_names(engine)
+    return engine
 
 
 def uninstall(name: str = "onnxruntime") -> None:
     """Let the name mean the engine again, in imports from now on."""
     with _lock:
+        if name in _replaced:
+            partial = importlib.import_module(_PARTIAL[name])
+            partial.restore_names(sys.modules[name], _replaced.pop(name))
         engine = _installed.pop(name, None)
         if engine is not None:
             sys.meta_path.remove(engine)

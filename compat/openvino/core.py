@@ -81,9 +81,9 @@ class Core(NamesNearest):
         elif isinstance(model, str | os.PathLike):
             suffix = Path(model).suffix.lower()
             # A path that irc reads itself is given as it is: the weights need not be kept.
-            source = model if suffix in _OWN_SUFFIXES else self.read_model(model).model
+            source = model if suffix in _OWN_SUFFIXES else Core.read_model(self, model).model
         else:
-            source = self.read_model(model, weights).model
+            source = Core.read_model(self, model, weights).model
         return CompiledModel(api.compile_model(source, **options), properties)
 
     def import_model(

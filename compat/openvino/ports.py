@@ -99,10 +99,17 @@ class PortNode(NamesNearest):
     get_name = get_friendly_name
 
 
+def name_of_port(key: Any) -> Any:
+    """The name of a port, also of one of OpenVINO itself; another key as given."""
+    named = getattr(key, "get_any_name", None)
+    return key if named is None else named()
+
+
 def find_port(ports: Sequence[ConstOutput], key: Any = None) -> ConstOutput:
     """A port by position, name or itself; the only one where `key` is None. UsageError else."""
-    if isinstance(key, ConstOutput):
-        return find_port(ports, key.get_any_name()) if key not in ports else key
+    if isinstance(key, ConstOutput) and key in ports:
+        return key
+    key = name_of_port(key)
     if key is None and len(ports) == 1:
         return ports[0]
     if isinstance(key, int) and 0 <= key < len(ports):

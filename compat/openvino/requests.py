@@ -15,8 +15,8 @@ from ...api import infer_request as irc_request
 from ...ir.errors import UsageError
 from ..nearest import NamesNearest
 from .input_values import check_tensor_type, convert_input
-from .ports import ConstOutput, find_port
-from .tensors import OVDict, Tensor
+from .ports import ConstOutput, find_port, name_of_port
+from .tensors import OVDict, Tensor, as_tensor
 
 
 class ProfilingInfo(NamesNearest):
@@ -124,7 +124,7 @@ class InferRequest(NamesNearest):
         if len(items) > len(self._in):
             raise UsageError("too many inputs", got=len(items), expected=len(self._in))
         for at, value in items:
-            port = self.model_inputs[at]
+            port, value = self.model_inputs[at], as_tensor(value)
             if isinstance(value, Tensor):
                 check_tensor_type(port, value)
                 yield at, value.data
@@ -168,7 +168,7 @@ class InferRequest(NamesNearest):
     def _own_port(self, port: Any) -> Any:
         """The name of another model's port, as of the Model that was compiled; others as given."""
         known = (*self.model_inputs, *self.model_outputs)
-        return port.any_name if isinstance(port, ConstOutput) and port not in known else port
+        return name_of_port(port) if port not in known else port
 
     def get_tensor(self, port: Any) -> Tensor:
         """An input or output tensor by name or port."""
@@ -182,13 +182,14 @@ class InferRequest(NamesNearest):
     def set_input_tensor(self, index: Any, tensor: Tensor | None = None) -> None:
         """`(index, tensor)`, or `(tensor)` for the only input."""
         at, given = (0, index) if tensor is None else (int(index), tensor)
+        given = as_tensor(given)
         check_tensor_type(self.model_inputs[at], given)
         self._in[at] = given
 
     def set_output_tensor(self, index: Any, tensor: Tensor | None = None) -> None:
         """`(index, tensor)`, or `(tensor)` for the only output; runs write into it."""
         at, given = (0, index) if tensor is None else (int(index), tensor)
-        self._out[at], self._given[at] = given, True
+        self._out[at], self._given[at] = as_tensor(given), True
 
     def get_input_tensor(self, index: int = 0) -> Tensor:
         """An input's tensor, whose `data` may be written."""

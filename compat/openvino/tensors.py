@@ -119,6 +119,7 @@ class Tensor(NamesNearest):
 
     def copy_from(self, source: Any) -> None:
         """Take the elements of a Tensor or an array of the same type, and its shape."""
+        source = as_tensor(source)
         array = source.data if isinstance(source, Tensor) else np.asarray(source)
         if array.dtype != self.data.dtype:
             raise InputError(
@@ -138,6 +139,12 @@ class Tensor(NamesNearest):
 
     def __repr__(self) -> str:
         return f"<Tensor: shape{self.shape} type: {self.element_type.get_type_name()}>"
+
+
+def as_tensor(value: Any) -> Any:
+    """A Tensor of OpenVINO itself as one of this module on the same memory; others as given."""
+    native = type(value).__module__.partition(".")[0] == "openvino"
+    return Tensor(value.data, shared_memory=True) if native and hasattr(value, "data") else value
 
 
 class OVDict(Mapping[ConstOutput, Any]):

@@ -1,5 +1,5 @@
 """`onnxruntime.capi`: where scripts find the error classes."""
 
-from . import onnxruntime_pybind11_state
+from . import _pybind_state, onnxruntime_pybind11_state
 
-__all__ = ["onnxruntime_pybind11_state"]
+__all__ = ["_pybind_state", "onnxruntime_pybind11_state"]

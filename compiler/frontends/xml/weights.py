@@ -148,6 +148,9 @@ def read_constant(layer: XmlLayer, weights: WeightsFile) -> tuple[DType, Array]:
     if dtype is DType.string:
         texts = weights.read_shared(key, raw.size, layer, lambda: _strings(layer, raw, count))
         return dtype, texts.reshape(shape)
+    if count == 0 and raw.size == 1:
+        # OpenVINO stores one byte for a constant without elements.
+        raw = raw[:0]
     needed = packed_bytes(dtype, count)
     if raw.size != needed:
         # More bytes than needed: the shape or the type is not that of the values that were written.

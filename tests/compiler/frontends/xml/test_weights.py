@@ -164,6 +164,16 @@ def test_empty_constants_and_overlaps_are_accepted() -> None:
     assert values_of(constant_net("u8", "2", 1, 2), b"\x05\x06\x07") == [6, 7]
 
 
+def test_an_empty_constant_that_openvino_wrote(tmp_path: Path) -> None:
+    empty = opset.constant(np.zeros(0, np.int64))
+    x = opset.parameter([2], np.int64)
+    joined = opset.concat([x, empty], 0)
+    ov.serialize(ov.Model([joined], [x]), tmp_path / "m.xml")
+    assert 'size="1"' in (tmp_path / "m.xml").read_text(encoding="utf-8")
+    net = irc.compile_model(tmp_path / "m.xml")
+    assert net(np.array([3, 4]))[0].tolist() == [3, 4]
+
+
 def test_inline_value() -> None:
     data = 'element_type="u8" shape="3" value="abc"'
     text = net(
