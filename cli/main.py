@@ -91,7 +91,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "shim": Command(
         "shim",
-        "run a program that imports onnxruntime on irc, unchanged",
+        "run a program that imports onnxruntime or openvino on irc, unchanged",
         "irc shim --report -- python app.py",
     ),
     "cache": Command("cache", "show or empty the code cache", "irc cache list"),

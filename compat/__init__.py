@@ -4,7 +4,8 @@
     import irc_compiler.compat.onnxruntime as ort         # for `import onnxruntime as ort`
 
 They hold what inference scripts call, with the same names and results. Errors are irc.Errors.
-`install("onnxruntime")` makes the first import mean irc in a process, without any change.
+`install("onnxruntime")` and `install("openvino")` make these imports mean irc in a process, without
+any change.
 """
 
 from .stand_ins import install, uninstall

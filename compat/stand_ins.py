@@ -3,8 +3,8 @@
 The stand-in's modules take the engine's names in `sys.modules`. Where the engine itself is
 installed, its other submodules and attributes are still found, and models that irc does not support
 are loaded by it. OpenVINO, where it is installed, keeps its module: only what compiles and runs
-models is replaced in it. Where it is not, `importlib.metadata.version(name)` answers with the release whose
-API the stand-in follows.
+models is replaced in it. Where an engine is not installed, `importlib.metadata.version(name)`
+answers with the release whose API the stand-in follows.
 """
 
 from __future__ import annotations

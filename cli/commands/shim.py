@@ -1,6 +1,6 @@
-"""irc shim: run a program in whose process `import onnxruntime` means irc's stand-in.
+"""irc shim: run a program in whose process onnxruntime and openvino are irc's stand-ins.
 
-The child finds a folder before all others whose package onnxruntime calls `compat.install`. Nothing
+The child finds a folder before all others whose packages call `compat.install`. Nothing
 outside of the child changes. `--report` prints which sessions ran where, and why.
 """
 

@@ -1,4 +1,4 @@
-"""`install("openvino")` where OpenVINO is installed: it reads, makes and edits models, irc runs them.
+"""`install("openvino")` where OpenVINO is installed: it reads and edits models, irc runs them.
 
 OpenVINO's objects stay its own (models, types, tensors, passes, frontends); what compiles and runs
 models is replaced in its module. A model that irc does not support is compiled by OpenVINO.

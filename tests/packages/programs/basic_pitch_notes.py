@@ -1,7 +1,6 @@
 """Notes, onsets and contours of a chord by the ONNX model of basic-pitch."""
 
 import importlib.util
-import json
 import pathlib
 
 import numpy as np
@@ -13,5 +12,8 @@ session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvid
 (port,) = session.get_inputs()
 seconds = np.arange(43844) / 22050
 wave = sum(np.sin(2 * np.pi * f * seconds) for f in (220.0, 277.2, 329.6)) / 3
-found = session.run(None, {port.name: wave.astype(np.float32)[None, :, None]})
-print(json.dumps([f[0, ::7, ::5].astype(float).ravel().tolist() for f in found]))
+
+
+def answer():
+    found = session.run(None, {port.name: wave.astype(np.float32)[None, :, None]})
+    return [f[0, ::7, ::5].astype(float).ravel().tolist() for f in found]

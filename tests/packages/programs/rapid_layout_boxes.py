@@ -1,7 +1,5 @@
 """Regions of a drawn page by rapid-layout."""
 
-import json
-
 import cv2
 import numpy as np
 from rapid_layout import RapidLayout
@@ -13,6 +11,10 @@ for row in range(14):
     cv2.putText(page, line, (60, 170 + 28 * row), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (0, 0, 0), 1)
 cv2.rectangle(page, (120, 620), (680, 980), (90, 140, 60), -1)
 cv2.circle(page, (400, 800), 120, (40, 60, 200), -1)
-found = RapidLayout()(page)
-boxes = [[int(round(float(v))) for v in box] for box in found.boxes]
-print(json.dumps([boxes, list(found.class_names), [float(s) for s in found.scores]]))
+engine = RapidLayout()
+
+
+def answer():
+    found = engine(page)
+    boxes = [[int(round(float(v))) for v in box] for box in found.boxes]
+    return [boxes, list(found.class_names), [float(s) for s in found.scores]]

@@ -1,7 +1,5 @@
 """Lines of text, their corners and scores by rapidocr."""
 
-import json
-
 import cv2
 import numpy as np
 from rapidocr import RapidOCR
@@ -9,6 +7,10 @@ from rapidocr import RapidOCR
 image = np.full((300, 520, 3), 255, np.uint8)
 for y, text in ((70, "Hello World 2026"), (150, "graph compiler"), (240, "x86 AVX2 kernels")):
     cv2.putText(image, text, (30, y), cv2.FONT_HERSHEY_SIMPLEX, 1.3, (20, 20, 20), 2, cv2.LINE_AA)
-found = RapidOCR()(image)
-lines = zip(found.boxes, found.txts, found.scores, strict=True)
-print(json.dumps([[np.rint(c).astype(int).tolist(), t, float(s)] for c, t, s in lines]))
+reader = RapidOCR()
+
+
+def answer():
+    found = reader(image)
+    lines = zip(found.boxes, found.txts, found.scores, strict=True)
+    return [[np.rint(c).astype(int).tolist(), t, float(s)] for c, t, s in lines]
