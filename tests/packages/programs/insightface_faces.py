@@ -118,7 +118,7 @@ def answer():
     found = faces.get(picture, max_num=12)
     return [
         [
-            face.bbox.round(2).tolist(),
+            (face.bbox / 1000).astype(float).tolist(),
             float(face.det_score),
             int(face.gender),
             int(face.age),
