@@ -18,6 +18,7 @@ from ...ir.op import Array, Op
 from ...ir.ops import (
     MVN,
     Activation,
+    Assign,
     Divide,
     Gemm,
     Group,
@@ -51,7 +52,9 @@ def decompose(graph: Graph) -> Graph:
     new_values: dict[Value, Value] = {}
     for node in graph.order():
         record = graph.node(node)
-        inputs = [None if v is None else new_values[v] for v in graph.inputs(node)]
+        inputs = [
+            None if v is None else new_values[_skip_assign(graph, v)] for v in graph.inputs(node)
+        ]
         build = Build(out, record.name, record.origin)
         if record.op.version:
             inputs = completed_inputs(build, record, inputs)
@@ -68,6 +71,13 @@ def decompose(graph: Graph) -> Graph:
     ):
         copied[:] = [new_values[Value(node)].node for node in roots]
     return out
+
+
+def _skip_assign(graph: Graph, value: Value) -> Value:
+    """What a value that an Assign returns is: OpenVINO's plugins allow no readers of an Assign."""
+    while isinstance(graph.op(value.node), Assign):
+        value = graph.input(value.node, 0)
+    return value
 
 
 def _copy_node(graph: Graph, record: Node, op: Op, inputs: Sequence[Value | None]) -> list[Value]:

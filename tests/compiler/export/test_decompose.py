@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from irc_compiler import ops
 from irc_compiler.compiler.export.decompose import decompose
 from irc_compiler.compiler.export.xml import to_xml_text
 from irc_compiler.ir.dims import symbol
@@ -17,12 +18,14 @@ from irc_compiler.ir.op import Array, Op
 from irc_compiler.ir.ops import (
     ACTIVATIONS,
     Activation,
+    Assign,
     Attention,
     Gemm,
     Group,
     If,
     LayerNorm,
     Parameter,
+    ReadValue,
     Result,
     RMSNorm,
 )
@@ -271,3 +274,15 @@ def test_attention_with_sinks(shape: tuple[int, ...]) -> None:
     op, mask = Attention(0.5, "last"), (5, 7)
     shapes = ((2, 3, 5, 8), (2, 1, 7, 8), (1, 3, 7, 6), mask, shape)
     check(one_op(op, *shapes), floats(*shapes))
+
+
+def test_readers_of_an_assigned_value_read_what_is_assigned() -> None:
+    """OpenVINO's CPU plugin refuses readers of an Assign."""
+    x = ops.parameter("x", [2, 3], "f32")
+    past = ops.apply(ReadValue("v", DType.f32, "2,3"), ops.constant(np.zeros((2, 3), np.float32)))
+    total = ops.apply(Assign("v"), x + past)
+    graph = ops.model({"y": total * 2.0}, inputs=[x], name="sum").graph
+    (sink,) = decompose(graph).sinks
+    assert not decompose(graph).uses(Value(sink))
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run_openvino(graph, [data])[0], data * 2)
