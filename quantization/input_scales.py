@@ -19,6 +19,8 @@ from .weights import quantize_groups
 
 # Exponents of the activation's magnitude that AWQ tries.
 _EXPONENTS = np.linspace(0.0, 1.0, 21)
+# Outputs of a layer whose errors are computed for each exponent.
+_SAMPLED_OUTPUTS = 256
 # The largest ratio of a factor to the factors' geometric mean.
 _MAX_FACTOR = 1e4
 
@@ -64,24 +66,26 @@ def awq_factors(
     for value, readers in by_activation(layers).items():
         seen = moments[value]
         mean = seen.magnitude / max(1, seen.rows)
+        gram = (seen.gram / max(1, seen.rows)).astype(np.float32)
         tried = [_normalize(mean**exponent) for exponent in _EXPONENTS]
         costs = [
-            sum(_output_error(layer, factors, seen, kind, group) for layer in readers)
+            sum(_output_error(layer, factors, gram, kind, group) for layer in readers)
             for factors in tried
         ]
         found[value] = tried[int(np.argmin(costs))]
     return found
 
 
-def _output_error(layer: Layer, factors: Array, seen: InputMoments, kind: str, group: int) -> float:
-    """Sum of the squared errors of the layer's products, after rounding of its scaled weight."""
+def _output_error(layer: Layer, factors: Array, gram: Array, kind: str, group: int) -> float:
+    """The squared error of the layer's products, after rounding of its scaled weight, of outputs
+    that are spread evenly."""
     assert layer.depth is not None
-    scaled = scale_weight(layer, factors)
-    rounded = quantize_groups(scaled, layer.depth, group, kind).dequantize()
-    shape = [-1 if axis == layer.depth else 1 for axis in range(2)]
-    error = rounded / factors.reshape(shape) - layer.weight
-    rows = error if layer.depth == 0 else error.T
-    return float(np.einsum("kn,kn->", rows, seen.gram @ rows))
+    rows = layer.weight if layer.depth == 1 else layer.weight.T
+    rows = rows[:: -(-len(rows) // _SAMPLED_OUTPUTS)]
+    cost = gram.diagonal() / factors**2
+    rounded = quantize_groups(rows * factors, 1, group, kind, cost).dequantize()
+    error = rounded / factors - rows
+    return float(np.einsum("nk,nk->", error, error @ gram)) / len(rows) * layer.weight.size
 
 
 def _normalize(factors: Array) -> Array:

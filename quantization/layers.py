@@ -6,6 +6,7 @@ activations (attention), recurrent layers, bodies of loops and branches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,6 +129,22 @@ def _use(graph: Graph, node: int) -> Use:
         if not graph.node(source.node).names[source.port]:  # files know it by no name
             return use
         use = Use(value.node, 0)
+
+
+def find_last_layers(graph: Graph, layers: Sequence[Layer]) -> frozenset[str]:
+    """Names of the layers whose products reach outputs of the graph through no other layer, unless
+    all layers do: their errors are those of the outputs."""
+    nodes = {layer.node: layer.name for layer in layers}
+    found: set[str] = set()
+    pending, seen = [graph.input(result, 0).node for result in graph.results], set[int]()
+    while pending:
+        node = pending.pop()
+        if node in nodes:
+            found.add(nodes[node])
+        elif node not in seen:
+            seen.add(node)
+            pending += [value.node for value in graph.inputs(node) if value is not None]
+    return frozenset(found) if len(found) < len(nodes) else frozenset()
 
 
 def constant_array(graph: Graph, value: Value) -> Array | None:

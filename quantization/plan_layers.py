@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import numpy as np
+
 from ..ir.errors import Error
 from ..ir.graph import Graph, Value
 from ..ir.op import Array
@@ -13,10 +15,10 @@ from .calibration import Observe, Step, calibrate
 from .gptq import quantize_gptq
 from .graph_form import reciprocal
 from .input_scales import awq_factors, scale_weight, smooth_factors
-from .layers import Layer, constant_array
+from .layers import Layer, constant_array, find_last_layers
 from .observers import InputMoments, RangeObserver, choose_params
 from .plan import ActivationParams, LayerPlan, QuantizationPlan
-from .quantize_options import QuantizeOptions
+from .quantize_options import LAST_WEIGHTS, QuantizeOptions
 from .samples import Samples
 from .weights import quantize_channels, quantize_groups
 
@@ -50,18 +52,23 @@ def _plan_weights(
     graph: Graph, layers: list[Layer], samples: Samples | None, options: QuantizeOptions, step: Step
 ) -> QuantizationPlan:
     made: dict[str, LayerPlan] = {}
+    last = find_last_layers(graph, layers) if options.weights != "int8" else frozenset[str]()
     for part in _split_layers(layers) if options.algorithm != "rtn" else [layers]:
         moments: dict[Value, InputMoments] = {}
         factors: dict[Value, Array] = {}
         if options.algorithm != "rtn":
             assert samples is not None
             moments = _observe_moments(graph, part, samples, options, step)
-        if options.algorithm == "awq":
+        if options.algorithm in ("awq", "awq-gptq"):
             step("choosing factors", len(made), len(layers))
-            factors = awq_factors(part, moments, options.weights, options.group)
+            scaled = [layer for layer in part if layer.name not in last]
+            factors = awq_factors(scaled, moments, options.weights, options.group)
         for layer in part:
-            seen = moments.get(layer.data)
-            made[layer.name] = _plan_weight(layer, factors.get(layer.data), seen, options)
+            seen, kind = moments.get(layer.data), options.weights
+            if layer.name in last:
+                kind, seen = LAST_WEIGHTS, None
+            own = factors.get(layer.data)
+            made[layer.name] = _plan_weight(layer, own, seen, kind, options)
             step("quantizing weights", len(made), len(layers))
     return QuantizationPlan(made)
 
@@ -85,20 +92,22 @@ def _split_layers(layers: Sequence[Layer]) -> Iterator[list[Layer]]:
 
 
 def _plan_weight(
-    layer: Layer, factors: Array | None, seen: InputMoments | None, options: QuantizeOptions
+    layer: Layer,
+    factors: Array | None,
+    seen: InputMoments | None,
+    kind: str,
+    options: QuantizeOptions,
 ) -> LayerPlan:
-    """How a layer's weight alone is quantized."""
+    """How a layer's weight alone is quantized. seen: None where it is rounded."""
     assert layer.depth is not None
-    kind, group = options.weights, options.group
-    if options.algorithm == "gptq":
-        assert seen is not None
-        codes = quantize_gptq(layer.weight, layer.depth, group, kind, seen.gram)
-        return LayerPlan(layer.name, codes)
-    importance = None
-    if seen is not None and factors is not None:
-        importance = seen.gram.diagonal() / factors.astype("float64") ** 2
-    weight = scale_weight(layer, factors)
-    codes = quantize_groups(weight, layer.depth, group, kind, importance)
+    weight, gram = scale_weight(layer, factors), None
+    if seen is not None:
+        gram = seen.gram if factors is None else seen.gram / np.outer(factors, factors)
+    if gram is not None and options.algorithm in ("gptq", "awq-gptq"):
+        codes = quantize_gptq(weight, layer.depth, options.group, kind, gram)
+    else:
+        importance = None if gram is None else gram.diagonal()
+        codes = quantize_groups(weight, layer.depth, options.group, kind, importance)
     return LayerPlan(layer.name, codes, None, factors)
 
 

@@ -12,7 +12,9 @@ from ..ir.errors import UsageError
 from .observers import METHODS
 
 WEIGHTS = ("int8", "int4", "nf4")
-ALGORITHMS = ("rtn", "awq", "gptq")
+ALGORITHMS = ("rtn", "awq", "gptq", "awq-gptq")
+# Of weights of 4 bits, those of the last products have 8.
+LAST_WEIGHTS = "int8"
 ACTIVATIONS = ("u8", "i8", "none")
 # Takes a function of inputs (a dictionary) that returns the outputs; returns a number, the larger
 # the better.

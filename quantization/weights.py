@@ -15,7 +15,9 @@ _MAX_BIAS_CODE = 2**31 - 1
 # The smallest group that a weight whose depth the wanted group does not divide is split into.
 _MIN_GROUP = 16
 # Shares of a group's range that a search of its limits tries.
-_CLIP_RATIOS = np.linspace(1.0, 0.6, 17, dtype=np.float32)
+_CLIP_RATIOS = np.linspace(0.975, 0.6, 16, dtype=np.float32)
+# Elements of a weight whose ranges are searched at once.
+_CHUNK_ELEMENTS = 1 << 15
 
 
 def quantize_channels(
@@ -55,28 +57,40 @@ def quantize_groups(
     group = fit_group(weight.shape[axis], group)
     rows = weight if axis == 1 else weight.T
     blocks = np.ascontiguousarray(rows).reshape(rows.shape[0], -1, group)
-    ratios = _CLIP_RATIOS[:1] if importance is None else _CLIP_RATIOS
     cost = None if importance is None else importance.reshape(-1, group).astype(np.float32)
-    scale, zero, best = _grid(blocks, kind, 1.0), None, None
-    for ratio in ratios:
-        tried = _grid(blocks, kind, float(ratio))
-        if cost is None:
-            scale = tried
-            break
-        error = (cost * (_round_trip(blocks, kind, *tried) - blocks) ** 2).sum(axis=-1)
-        if best is None:
-            scale, best = tried, error
-            continue
-        better = error < best
-        best = np.where(better, error, best)
-        pairs = zip(tried, scale, strict=True)
-        scale = tuple(np.where(better[..., None], new, old) for new, old in pairs)
-    step, zero = scale
-    codes = encode(blocks, kind, step, zero)
+    codes = np.zeros(blocks.shape, np.int8 if kind == "int8" else np.uint8)
+    step = np.zeros((*blocks.shape[:2], 1), np.float32)
+    zero = np.zeros_like(step)
+    # Some rows at a time: what a search computes of them stays in the processor's caches.
+    count = max(1, _CHUNK_ELEMENTS // max(1, weight.shape[axis]))
+    for first in range(0, len(blocks), count):
+        part = slice(first, first + count)
+        step[part], zero[part] = choose_grid(blocks[part], kind, cost)
+        codes[part] = encode(blocks[part], kind, step[part], zero[part])
     return _assemble(codes, step, zero, kind, axis, group)
 
 
-def _grid(blocks: Array, kind: str, ratio: float) -> tuple[Array, Array]:
+def choose_grid(blocks: Array, kind: str, cost: Array | None = None) -> tuple[Array, Array]:
+    """Scales and zero points [rows, groups, 1] of blocks [rows, groups, group]. cost: weights of
+    the squared errors, broadcast to the blocks; where given, each group's range is the share of its
+    own with the least error."""
+    step, zero = _cut_grid(blocks, kind, 1.0)
+    if cost is None:
+        return step, zero
+    least = _squared_error(blocks, kind, step, zero, cost)
+    for ratio in _CLIP_RATIOS:
+        tried = _cut_grid(blocks, kind, float(ratio))
+        error = _squared_error(blocks, kind, *tried, cost)
+        better = error < least
+        least = np.where(better, error, least)
+        step, zero = (
+            np.where(better[..., None], new, old)
+            for new, old in zip(tried, (step, zero), strict=True)
+        )
+    return step, zero
+
+
+def _cut_grid(blocks: Array, kind: str, ratio: float) -> tuple[Array, Array]:
     """Scales and zero points of blocks whose ranges are cut to a share, [rows, groups, 1] each."""
     if kind == "int4":
         low = np.minimum(blocks.min(axis=-1, keepdims=True), 0) * ratio
@@ -105,14 +119,13 @@ def decode(codes: Array, kind: str, step: Array, zero: Array) -> Array:
     return (codes.astype(np.float32) - zero) * step
 
 
-def _round_trip(values: Array, kind: str, step: Array, zero: Array) -> Array:
-    return decode(encode(values, kind, step, zero), kind, step, zero)
-
-
-def group_parameters(rows: Array, kind: str) -> tuple[Array, Array]:
-    """Scales and zero points of one group: `rows` is [rows, group], both results [rows, 1]."""
-    step, zero = _grid(rows[:, None, :], kind, 1.0)
-    return step[:, 0], zero[:, 0]
+def _squared_error(blocks: Array, kind: str, step: Array, zero: Array, cost: Array) -> Array:
+    """The weighted squared error of each group's nearest codes, [rows, groups]."""
+    error = decode(encode(blocks, kind, step, zero), kind, step, zero)
+    error -= blocks
+    error *= error
+    error *= cost
+    return error.sum(axis=-1)
 
 
 def _assemble(

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--algorithm",
-        choices=("rtn", "awq", "gptq"),
+        choices=("rtn", "awq", "gptq", "awq-gptq"),
         default="rtn",
         help="where weights alone are quantized: round to nearest, AWQ or GPTQ (default: rtn)",
     )

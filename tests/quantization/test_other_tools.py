@@ -1,9 +1,10 @@
-"""Models that NNCF quantized, as ONNX and as IR: irc against the runtime that each is made for.
+"""Models that other tools quantized: irc against the runtime that each is made for.
 
-onnxruntime's static and dynamic quantization: tests/models/test_quantized.py. Weights in blocks, as
-Olive, AutoGPTQ and AutoAWQ export them: tests/compiler/frontends/onnx/ops/com_microsoft/
-test_matmul_nbits.py. NNCF is in none of irc's extras: IRC_NNCF_PYTHON names an interpreter that has
-it, with onnx, onnxruntime and openvino.
+NNCF, as ONNX and as IR; Olive's passes; GPTQ as ONNX. onnxruntime's static and dynamic quantization:
+tests/models/test_quantized.py; every form of MatMulNBits: tests/compiler/frontends/onnx/ops/
+com_microsoft/test_matmul_nbits.py. These tools are in none of irc's extras: IRC_NNCF_PYTHON names an
+interpreter that has nncf, onnx, onnxruntime and openvino; IRC_OLIVE_PYTHON one that has olive-ai,
+requests, torch, onnx and onnxruntime.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ import numpy as np
 import onnx
 import pytest
 from support.models import quantized
+from support.models.exact_int8 import create_session
+from support.models.onnx_graph import OnnxGraph
 from support.models.oracles import random_inputs, run_onnxruntime, run_openvino
 
-PYTHON = os.environ.get("IRC_NNCF_PYTHON") or (
-    sys.executable if importlib.util.find_spec("nncf") else ""
-)
+
+def find_python(variable: str, module: str) -> str:
+    """The interpreter that has the tool; "" where there is none."""
+    return os.environ.get(variable) or (sys.executable if importlib.util.find_spec(module) else "")
+
+
+PYTHON = find_python("IRC_NNCF_PYTHON", "nncf")
+OLIVE_PYTHON = find_python("IRC_OLIVE_PYTHON", "olive")
 
 QUANTIZE = """
 import sys
@@ -59,3 +67,117 @@ def test_nncf(tmp_path: Path) -> None:
         assert "convolutions multiply bytes" in net.report(), net.report()
         for a, b in zip(net(inputs), peer.values(), strict=True):
             assert np.abs(a - b).max() <= limit * np.abs(b).max()
+
+
+# One pass of Olive, or GPTQ of onnxruntime.quantization (written by Intel Neural Compressor).
+OLIVE = """
+import os, sys
+import numpy as np, onnx, torch
+
+name, source, samples, target = sys.argv[1:]
+arrays = dict(np.load(samples))
+
+
+def run_gptq():
+    from onnxruntime.quantization import CalibrationDataReader
+    from onnxruntime.quantization import matmul_nbits_quantizer as nbits
+
+    class Reader(CalibrationDataReader):
+        left = [arrays] * 3
+
+        def get_next(self):
+            return self.left.pop(0) if self.left else None
+
+    config = nbits.GPTQWeightOnlyQuantConfig(calibration_data_reader=Reader(), block_size=32)
+    quantizer = nbits.MatMulNBitsQuantizer(onnx.load(source), block_size=32, algo_config=config)
+    quantizer.process()
+    return quantizer.model.model
+
+
+def run_olive():
+    from olive.data.config import DataConfig
+    from olive.data.registry import Registry
+    from olive.model import ONNXModelHandler
+    from olive.passes.olive_pass import create_pass_from_dict
+    from olive.passes.onnx import hqq_quantization, kquant_quantization, quantization
+    from olive.passes.onnx import rtn_quantization
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, number):
+            return {key: array[number] for key, array in arrays.items()}, 0
+
+    @Registry.register_dataset()
+    def sample_rows(data_dir=None, **options):
+        return Rows()
+
+    data = DataConfig(name="samples", load_dataset_config={"type": "sample_rows"})
+    static = quantization.OnnxStaticQuantization
+    passes = {
+        "static QDQ": (static, {"data_config": data, "quant_format": "QDQ"}),
+        "static QOperator": (static, {"data_config": data, "quant_format": "QOperator"}),
+        "dynamic": (quantization.OnnxDynamicQuantization, {}),
+        "RTN": (rtn_quantization.OnnxBlockWiseRtnQuantization, {"block_size": 32}),
+        "k-quant": (kquant_quantization.OnnxKQuantQuantization, {"block_size": 32}),
+        "HQQ": (hqq_quantization.OnnxHqqQuantization, {"block_size": 32}),
+    }
+    kind, config = passes[name]
+    made = create_pass_from_dict(kind, config, disable_search=True)
+    return onnx.load(made.run(ONNXModelHandler(source), target + ".folder").model_path)
+
+
+onnx.save(run_gptq() if name == "GPTQ" else run_olive(), target)
+"""
+
+
+def small_transformer_mlp() -> onnx.ModelProto:
+    """Two products with a Gelu-like gate: sizes that blocks of 32 divide."""
+    rng = np.random.default_rng(3)
+    g = OnnxGraph(21, constants="initializers")
+    x = g.input("x", ["N", 64])
+    weights = {
+        name: g.weight(name, (rng.standard_normal(shape) / 8).astype(np.float32))
+        for name, shape in {"up": (64, 128), "gate": (64, 128), "down": (128, 64)}.items()
+    }
+    gate = g.op("Sigmoid", g.op("MatMul", x, weights["gate"]))
+    y = g.op("Mul", g.op("MatMul", x, weights["up"]), gate)
+    g.output(g.op("MatMul", y, weights["down"], result="y"))
+    return g.model()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "operator", "report", "limit"),
+    [
+        ("static QDQ", "QuantizeLinear", "3 of 3 matrix products multiply bytes", 0.03),
+        ("static QOperator", "QLinearMatMul", "matrix products multiply bytes", 0.03),
+        ("dynamic", "MatMulInteger", "3 of 3 matrix products multiply bytes", 1e-4),
+        ("RTN", "MatMulNBits", "", 1e-4),
+        ("k-quant", "MatMulNBits", "", 1e-4),
+        ("HQQ", "MatMulNBits", "", 1e-4),
+        ("GPTQ", "MatMulNBits", "", 1e-4),
+    ],
+)
+def test_olive_and_gptq(
+    name: str, operator: str, report: str, limit: float, tmp_path: Path
+) -> None:
+    if not OLIVE_PYTHON:
+        pytest.skip("not run: olive is not installed (IRC_OLIVE_PYTHON names an interpreter)")
+    inputs = {"x": np.random.default_rng(4).standard_normal((8, 64)).astype(np.float32)}
+    source, samples, target = (tmp_path / n for n in ("float.onnx", "samples.npz", "made.onnx"))
+    onnx.save(small_transformer_mlp(), source)
+    np.savez(samples, **inputs)
+    words = [OLIVE_PYTHON, "-c", OLIVE, name, *map(str, [source, samples, target])]
+    environment = {**os.environ, "OLIVE_DISABLE_TELEMETRY": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    kinds = [node.op_type for node in onnx.load(target).graph.node]
+    assert operator in kinds, kinds
+    net = irc.compile_model(target, num_threads=1)
+    assert not net.plan.host_steps()
+    assert report in net.report(), net.report()
+    (found,) = net(inputs)
+    (peer,) = create_session(str(target)).run(None, inputs)
+    assert np.abs(found - peer).max() <= limit * np.abs(peer).max()

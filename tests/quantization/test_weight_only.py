@@ -79,7 +79,7 @@ def test_gptq_reduces_the_squared_error_of_products(kind: str, axis: int) -> Non
 def test_gptq_without_correlation_is_rounding() -> None:
     weight = RNG.standard_normal((64, 32)).astype(np.float32)
     made = quantize_gptq(weight, 0, 32, "int4", np.eye(64))
-    plain = quantize_groups(weight, 0, 32, "int4")
+    plain = quantize_groups(weight, 0, 32, "int4", np.ones(64))
     np.testing.assert_array_equal(made.codes, plain.codes)
     np.testing.assert_array_equal(made.zero, plain.zero)
 
@@ -98,7 +98,7 @@ def outputs(model: Any, data: nets.Batches) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["rtn", "awq", "gptq"])
+@pytest.mark.parametrize("algorithm", ["rtn", "awq", "gptq", "awq-gptq"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_three_engines(kind: str, algorithm: str, tmp_path: Path) -> None:
     import openvino as ov
@@ -151,10 +151,11 @@ def test_awq_and_gptq_are_better_than_rounding() -> None:
     model, data = nets.mlp(outliers=True)
     wanted = outputs(model, data)
     error = {}
-    for algorithm in ("rtn", "awq", "gptq"):
+    for algorithm in ("rtn", "awq", "gptq", "awq-gptq"):
         made = irc.quantize(model, data, weights="int4", group=32, algorithm=algorithm)
         error[algorithm] = float(((outputs(made.model, data) - wanted) ** 2).sum())
     assert error["awq"] < 0.8 * error["rtn"] and error["gptq"] < 0.8 * error["rtn"]
+    assert error["awq-gptq"] < min(error["awq"], error["gptq"])
 
 
 @pytest.mark.slow
@@ -186,11 +187,21 @@ def test_types() -> None:
     model, _ = nets.mlp()
     for kind, dtype in (("int8", DType.i8), ("int4", DType.u4), ("nf4", DType.nf4)):
         made = irc.quantize(model, weights=kind, activations="none")
-        assert {p.weight.dtype for p in made.plan.layers.values()} == {dtype}
+        *others, last = made.layers
+        assert {made.plan.layers[layer.name].weight.dtype for layer in others} == {dtype}
+        assert made.plan.layers[last.name].weight.dtype is DType.i8
+
+
+def test_a_model_of_one_layer_has_no_last_layer() -> None:
+    g = OnnxGraph(17)
+    weight = g.weight("w", RNG.standard_normal((64, 32)).astype(np.float32))
+    g.output(g.op("MatMul", g.input("x", ["N", 64]), weight))
+    (plan,) = irc.quantize(g.model(), weights="int4").plan.layers.values()
+    assert plan.weight.dtype is DType.u4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["awq", "gptq"])
+@pytest.mark.parametrize("algorithm", ["awq", "gptq", "awq-gptq"])
 def test_parts_of_layers_give_the_same_codes(
     algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
