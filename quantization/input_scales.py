@@ -18,9 +18,9 @@ from .observers import InputMoments
 from .weights import quantize_groups
 
 # Exponents of the activation's magnitude that AWQ tries.
-_EXPONENTS = np.linspace(0.0, 1.0, 21)
+_EXPONENTS = np.linspace(0.0, 1.0, 11)
 # Outputs of a layer whose errors are computed for each exponent.
-_SAMPLED_OUTPUTS = 256
+_SAMPLED_OUTPUTS = 128
 # The largest ratio of a factor to the factors' geometric mean.
 _MAX_FACTOR = 1e4
 

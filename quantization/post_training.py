@@ -56,9 +56,10 @@ def quantize(
     returns an iterable of them. Not needed for rounding weights alone.
     weights: "int8"; or "int4" or "nf4", of matrix products only, with a scale for each `group`
     elements. activations: "u8", "i8" or "none"; default u8 with int8 weights, else none.
-    algorithm: "rtn" (round to nearest), "awq" or "gptq", for weights alone. calibrate: how ranges
-    of activations are chosen: "minmax", "percentile", "mse" or "entropy". smooth: SmoothQuant's
-    strength, 0 to 1. keep: names of layers that stay float.
+    The products of the outputs keep int8 weights. algorithm: "rtn" (round to nearest), "awq",
+    "gptq" or "awq-gptq", for weights alone. calibrate: how ranges of activations are chosen:
+    "minmax", "percentile", "mse" or "entropy". smooth: SmoothQuant's strength, 0 to 1. keep: names
+    of layers that stay float.
     metric: a function of a function that runs the model (inputs by name -> outputs); returns a
     number, the larger the better. max_drop: by how much it may fall; the layers with the largest
     errors stay float until it holds. analyze: measure each layer's error and time as well.
@@ -214,6 +215,7 @@ def _choose_layers(graph: Graph, options: QuantizeOptions) -> list[Layer]:
             f"the model has no {what} that can be quantized",
             got=f"{len(found)} candidates, {len(options.keep)} kept",
             expected="MatMul, Gemm or convolution in float32 with a constant weight",
+            fix="layers in branches and loops, and recurrent ones, stay float: 8 bits do not help",
         )
     return chosen
 

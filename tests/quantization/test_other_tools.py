@@ -1,10 +1,10 @@
 """Models that other tools quantized: irc against the runtime that each is made for.
 
-NNCF, as ONNX and as IR; Olive's passes; GPTQ as ONNX. onnxruntime's static and dynamic quantization:
-tests/models/test_quantized.py; every form of MatMulNBits: tests/compiler/frontends/onnx/ops/
-com_microsoft/test_matmul_nbits.py. These tools are in none of irc's extras: IRC_NNCF_PYTHON names an
-interpreter that has nncf, onnx, onnxruntime and openvino; IRC_OLIVE_PYTHON one that has olive-ai,
-requests, torch, onnx and onnxruntime.
+NNCF, as ONNX and as IR; Olive's passes; GPTQ as ONNX. onnxruntime's static and dynamic
+quantization: tests/models/test_quantized.py; every form of MatMulNBits: tests/compiler/frontends/
+onnx/ops/com_microsoft/test_matmul_nbits.py. These tools are in none of irc's extras:
+IRC_NNCF_PYTHON names an interpreter that has nncf, onnx, onnxruntime and openvino;
+IRC_OLIVE_PYTHON one that has olive-ai, requests, torch, onnx and onnxruntime.
 """
 
 from __future__ import annotations

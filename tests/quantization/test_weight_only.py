@@ -17,6 +17,7 @@ from irc_compiler.quantization.input_scales import scale_weight
 from irc_compiler.quantization.nf4 import NF4_TABLE
 from irc_compiler.quantization.weights import fit_group, quantize_groups
 from support.models.onnx_graph import OnnxGraph
+from support.models.tiny_decoder import tiny_language_model
 from support.quantization import nets
 
 RNG = np.random.default_rng(5)
@@ -155,7 +156,7 @@ def test_awq_and_gptq_are_better_than_rounding() -> None:
         made = irc.quantize(model, data, weights="int4", group=32, algorithm=algorithm)
         error[algorithm] = float(((outputs(made.model, data) - wanted) ** 2).sum())
     assert error["awq"] < 0.8 * error["rtn"] and error["gptq"] < 0.8 * error["rtn"]
-    assert error["awq-gptq"] < min(error["awq"], error["gptq"])
+    assert error["awq-gptq"] < 0.8 * error["awq"]
 
 
 @pytest.mark.slow
@@ -222,3 +223,29 @@ def test_parts_of_layers_give_the_same_codes(
     pairs = zip(whole.plan.layers.values(), parts.plan.layers.values(), strict=True)
     for a, b in pairs:
         np.testing.assert_array_equal(a.weight.codes, b.weight.codes)
+
+
+@pytest.mark.slow
+def test_a_decoder_with_variables(tmp_path: Path) -> None:
+    """As read_language_model makes it of a GGUF file with weights="f32"; saved as IR, also for
+    OpenVINO."""
+    import openvino as ov
+
+    decoder = tiny_language_model().model
+    ids = RNG.integers(0, 32, (8, 12))
+    feeds = [
+        {
+            "input_ids": ids,
+            "attention_mask": np.ones((8, 12), np.int64),
+            "position_ids": np.tile(np.arange(12, dtype=np.int64), (8, 1)),
+            "beam_idx": np.arange(8, dtype=np.int32),
+        }
+    ]
+    made = irc.quantize(decoder, feeds, weights="int4", group=16, algorithm="awq-gptq")
+    assert len(made.quantized_layers) == len(made.layers) > 4
+    made.save(tmp_path / "q.xml")
+    wanted, found = (outputs(m, feeds) for m in (decoder, tmp_path / "q.xml"))
+    assert 0 < np.abs(found - wanted).max() < 0.5 * np.abs(wanted).max()
+    config = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+    peer = ov.Core().compile_model(str(tmp_path / "q.xml"), "CPU", config)(feeds[0])[0]
+    np.testing.assert_allclose(peer, found, atol=1e-3 * np.abs(wanted).max())
