@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from irc_compiler.compat import install
 from irc_compiler.compat.stand_ins import _Version
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "samples" / "digits" / "digits.onnx"
@@ -34,11 +34,26 @@ def run_python(code: str, **environment: str) -> str:
 
 
 def unsupported_model(path: Path) -> Path:
-    """An operator that onnxruntime runs and irc does not read: MurmurHash3."""
-    node = helper.make_node("MurmurHash3", ["x"], ["y"], domain="com.microsoft", seed=3)
+    """An operator that onnxruntime runs and irc does not read: MaxpoolWithMask of single pixels."""
+    constants = {"image": np.array([1, 1, 1, -1]), "row": np.array([-1])}
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Reshape", ["wide", "image"], ["pixels"]),
+        helper.make_node("Reshape", ["x", "image"], ["mask"]),
+        helper.make_node(
+            "MaxpoolWithMask",
+            ["pixels", "mask"],
+            ["pooled"],
+            domain="com.microsoft",
+            kernel_shape=[1, 1],
+        ),
+        helper.make_node("Reshape", ["pooled", "row"], ["flat"]),
+        helper.make_node("Cast", ["flat"], ["y"], to=TensorProto.UINT32),
+    ]
     ports = [helper.make_tensor_value_info("x", TensorProto.INT32, ["n"])]
     ends = [helper.make_tensor_value_info("y", TensorProto.UINT32, ["n"])]
-    graph = helper.make_graph([node], "g", ports, ends)
+    stored = [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "g", ports, ends, stored)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     path.write_bytes(
         helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
@@ -103,13 +118,13 @@ assert made.net is not None
     assert json.loads(printed) == want[0].tolist()
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     assert [line["engine"] for line in lines] == ["onnxruntime", "irc"]
-    assert "MurmurHash3" in lines[0]["reason"]
+    assert "MaxpoolWithMask" in lines[0]["reason"]
 
 
 def test_without_install_such_a_model_is_refused(tmp_path: Path) -> None:
     import irc_compiler.compat.onnxruntime as stand_in
 
-    with pytest.raises(irc.UnsupportedOperationError, match="MurmurHash3"):
+    with pytest.raises(irc.UnsupportedOperationError, match="MaxpoolWithMask"):
         stand_in.InferenceSession(unsupported_model(tmp_path / "m.onnx"))
 
 
