@@ -136,7 +136,9 @@ def open_socket(host: str, port: int, *, share: bool = False) -> socket.socket:
     UsageError if it is taken or not this machine's."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends at once (TCP_NODELAY) on connections of sockets that name the protocol. On
+        # others the end of an answer waits for the client's acknowledgement, often for 40 ms.
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(share))
         made.bind((host, port))

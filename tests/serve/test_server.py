@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 import tritonclient.grpc as grpcclient
 from irc_compiler.cli.main import main
+from irc_compiler.serve.server import open_socket
 from support.serving import affine, command, save_model, wait_until
 
 
@@ -145,3 +148,23 @@ def test_the_command_needs_the_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2 and 'pip install "irc-compiler[serve]"' in done.stderr
+
+
+def test_connections_send_at_once() -> None:
+    """The end of an answer does not wait for the client to acknowledge its beginning."""
+    delays = list[int]()
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sock = writer.get_extra_info("socket")
+        delays.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def connect() -> None:
+        listening = open_socket("127.0.0.1", 0)
+        async with await asyncio.start_server(note, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            await reader.read()
+            writer.close()
+
+    asyncio.run(connect())
+    assert delays == [1]
