@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from irc_compiler.compiler import pipeline
 
-from .timing import alternate
+from .measurement.timing import alternate
 
 
 @dataclass

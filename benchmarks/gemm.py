@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from .measurement.result_files import Bar, add_option, add_rows, engine_rows
+from .measurement.result_files import Row as Result
+from .measurement.timing import alternate
 from .peers import PEERS, Peer, numpy_layer
-from .result_files import Bar, add_option, add_rows, engine_rows
-from .result_files import Row as Result
-from .timing import alternate
 from .workloads.products import DATA, GROUPS, Data, Group, Work
 
 ENOUGH = 0.9

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from .result_files import Row, add_option, add_rows
+from .measurement.result_files import Row, add_option, add_rows
 
 BAR = 0.120
 # What is above the bar is tried again: on a shared core a second try may be a third shorter.

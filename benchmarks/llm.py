@@ -26,8 +26,8 @@ from irc_compiler.plan.plan import CONSTANT, KernelStep
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.runtime.machine.roofline import measured_bandwidth
 
-from .result_files import Row, add_option, add_rows
-from .timing import wait_until_idle
+from .measurement.result_files import Row, add_option, add_rows
+from .measurement.timing import wait_until_idle
 
 CHECKED_TOKENS = 8
 # A working set that no cache holds.

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .measurement.result_files import Row, add_option, add_rows
 from .peers import PEERS
-from .result_files import Row, add_option, add_rows
 from .workloads.zoo import ZOO, model_path
 
 ENGINES = ("irc", "irc from .irc", *(p for p in PEERS if " " not in p))

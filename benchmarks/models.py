@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from .measurement.result_files import Bar, add_option, add_rows, engine_rows
+from .measurement.result_files import Row as Result
+from .measurement.timing import alternate
 from .peers import PEERS, Peer
-from .result_files import Bar, add_option, add_rows, engine_rows
-from .result_files import Row as Result
-from .timing import alternate
 from .workloads.neighbours import NEIGHBOURS
 from .workloads.quantized import SHARE, byte_error
 from .workloads.zoo import ZOO, Entry, Inputs, model_path

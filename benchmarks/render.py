@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .chart import chart
-from .result_files import FOLDER, Results, Row, all_results, read_results
+from .measurement.result_files import FOLDER, Results, Row, all_results, read_results
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .result_files import Row as Result
-from .result_files import add_option, add_rows
+from .measurement.result_files import Row as Result
+from .measurement.result_files import add_option, add_rows
 from .workloads.graph_shapes import CASES, SHAPES, count_nodes
 
 NODES = (1000, 10_000, 100_000)

@@ -35,8 +35,8 @@ import irc_compiler as irc
 import numpy as np
 from irc_compiler.runtime.machine.cpus import usable_cores
 
-from .result_files import Row, add_option, add_rows
-from .timing import wait_until_idle
+from .measurement.result_files import Row, add_option, add_rows
+from .measurement.timing import wait_until_idle
 from .workloads.serve_models import MODELS
 
 

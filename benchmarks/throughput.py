@@ -18,8 +18,8 @@ from irc_compiler.cli.commands.bench import TOLERANCE, take_turns, worst_differe
 from irc_compiler.cli.reference_engines import ENGINES, Task, make_engine
 from irc_compiler.runtime.machine.cpus import usable_cores
 
-from .result_files import Bar, add_option, add_rows, engine_rows
-from .result_files import Row as Result
+from .measurement.result_files import Bar, add_option, add_rows, engine_rows
+from .measurement.result_files import Row as Result
 from .workloads.zoo import ZOO, Entry, model_path
 
 MODELS = "resnet-50,bert-base,mobilenet-v2"

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .measurement.result_files import Row, add_option, add_rows, engine_rows
+from .measurement.timing import wait_until_idle
 from .memory import MIB, resident
-from .result_files import Row, add_option, add_rows, engine_rows
-from .timing import wait_until_idle
 from .workloads.zoo import ZOO, model_path
 
 Arrays = list[NDArray[np.generic]]

@@ -17,10 +17,10 @@ from statistics import geometric_mean
 
 import numpy as np
 
+from .measurement.result_files import Row as Result
+from .measurement.result_files import add_option, add_rows, engine_rows
+from .measurement.timing import alternate
 from .peers import onnxruntime_peer
-from .result_files import Row as Result
-from .result_files import add_option, add_rows, engine_rows
-from .timing import alternate
 from .workloads.trees import COLUMNS, FORESTS
 
 TREES, DEPTH = 100, 8

@@ -33,6 +33,8 @@ EPILOGUE_ANCHORS = frozenset(
 )
 
 
+# Recurrent layers: sequences, and cells, which become sequences of one step.
+RECURRENT = frozenset("LSTMSequence GRUSequence RNNSequence LSTMCell GRUCell RNNCell".split())
 # Element types that kernels load and store. Values of any other type stay on the host.
 NATIVE = frozenset(
     {

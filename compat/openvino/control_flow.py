@@ -7,6 +7,7 @@ input; outputs that were taken before belong to the new operation.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from .model import Model
 from .nodes import Node, Output, find_tensor
 
 
-class _ControlFlowNode(Node):
+class _ControlFlowNode(Node, ABC):
     """A free node with bodies. `_ports[b]`: what feeds each parameter of body b, by its position;
     `_results`: one entry per output."""
 
@@ -102,8 +103,9 @@ class _ControlFlowNode(Node):
     def _list_ports(self, body: int) -> tuple[Any, ...]:
         return tuple(entry for _, entry in sorted(self._ports[body].items()))
 
+    @abstractmethod
     def _make_op(self, graphs: list[Graph]) -> Op:
-        raise NotImplementedError
+        """The operation of complete bodies."""
 
 
 class if_op(_ControlFlowNode):  # noqa: N801: OpenVINO's name

@@ -58,7 +58,7 @@ def test_reference_engines_take_turns_and_medians_count(
     gemm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn begins when all threads sleep. One slow call in three does not move a median."""
-    from benchmarks import timing
+    from benchmarks.measurement import timing
 
     now, log = [0.0], list[str]()
 
@@ -117,8 +117,8 @@ def test_what_a_group_reaches(gemm: Any) -> None:
 
 def measured(gemm: Any, monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, float]) -> Any:
     """(row, names that took turns) of a small product of which engines "take" so many seconds."""
+    from benchmarks.measurement.timing import Times
     from benchmarks.peers import Peer
-    from benchmarks.timing import Times
 
     turns: list[str] = []
 
@@ -187,8 +187,8 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
     bandwidth the best of a row's own."""
     from irc_compiler.runtime.machine import roofline as peak
 
+    from benchmarks.measurement.timing import Times
     from benchmarks.peers import Peer
-    from benchmarks.timing import Times
 
     loop = SimpleNamespace(flops=8e9, run=None)
     monkeypatch.setattr(peak, "Peak", lambda unit: loop)
@@ -268,7 +268,7 @@ def test_a_row_without_a_peer_of_its_bar_holds_nothing(
 
 @pytest.mark.usefixtures("asked")
 def test_results_are_added_to_a_file(gemm: Any, tmp_path: Path) -> None:
-    from benchmarks.result_files import Bar, read_results
+    from benchmarks.measurement.result_files import Bar, read_results
 
     path = tmp_path / "results.json"
     for threads in ("1", "2"):

@@ -21,7 +21,7 @@ def render(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def results(render: Any, date: str, cpu: str, *rows: Any) -> Any:
-    from benchmarks.result_files import Bar, Machine, Results
+    from benchmarks.measurement.result_files import Bar, Machine, Results
 
     machine = Machine(cpu, 2, ("avx2",), None, None)
     bars = (Bar("models", "f32", 1.2, 1.0),)
@@ -29,7 +29,7 @@ def results(render: Any, date: str, cpu: str, *rows: Any) -> Any:
 
 
 def rows(name: str, mine: float, *others: float, threads: int = 1) -> list[Any]:
-    from benchmarks.result_files import engine_rows
+    from benchmarks.measurement.result_files import engine_rows
 
     names = ("irc", "onnxruntime", "openvino", "openvino defaults")
     medians = dict(zip(names, (mine, *others), strict=False))
@@ -76,7 +76,7 @@ def test_page_keeps_its_prose(render: Any) -> None:
 
 
 def test_result_file_reads_what_was_written(render: Any, tmp_path: Path) -> None:
-    from benchmarks.result_files import print_results, read_results
+    from benchmarks.measurement.result_files import print_results, read_results
 
     made = results(render, "2026-01-01", "A", *rows("lstm", 1.0, 2.0), *rows("gpt2", 3.0))
     path = tmp_path / "file.json"
@@ -97,7 +97,7 @@ def test_result_file_reads_what_was_written(render: Any, tmp_path: Path) -> None
 
 
 def test_added_rows_replace_those_of_the_same_key(render: Any, tmp_path: Path) -> None:
-    from benchmarks.result_files import add_rows, print_results, read_results
+    from benchmarks.measurement.result_files import add_rows, print_results, read_results
 
     path = tmp_path / "file.json"
     add_rows(path, [*rows("lstm", 1.0, 2.0), *rows("gpt2", 1.0)])

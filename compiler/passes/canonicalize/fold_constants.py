@@ -13,7 +13,7 @@ from ....ir.op import Array, Effects
 from ....ir.ops import Constant
 from ....ir.types import TensorType, coerce_to_dtype
 from ...compressed_weights import is_read_compressed
-from ...legality import is_elementwise
+from ...legality import RECURRENT, is_elementwise
 from ...options import Options
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
@@ -28,7 +28,6 @@ LARGE_WEIGHT_BYTES = 64 * 2**10
 _STRUCTURAL = frozenset({"Constant", "Parameter", "Result", "TypedParameter"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 # What reads bytes of dequantised weights, what may be in between, and how often.
-_RECURRENT = frozenset("LSTMSequence GRUSequence RNNSequence LSTMCell GRUCell RNNCell".split())
 _READERS = _PRODUCTS | {"Convolution", "GroupConvolution", "Gather"}
 _ON_THE_WAY = frozenset({"Convert", "Reshape", "Transpose", "Unsqueeze", "Squeeze"})
 _MAX_UNUSED_DEPTH = 4
@@ -107,7 +106,7 @@ def _is_recurrent_weight(graph: Graph, node: int, depth: int) -> bool:
     """Whether a constant goes to a recurrent layer, its gates put into another order on the way."""
     for reader in graph.consumers(node):
         kind = graph.op(reader).kind
-        if kind in _RECURRENT:
+        if kind in RECURRENT:
             return True
         if depth and kind in _GATE_MOVES and _is_recurrent_weight(graph, reader, depth - 1):
             return True

@@ -171,7 +171,7 @@ def test_a_selection_of_booleans_runs_in_onnxruntime() -> None:
 
 
 def _least_sizes(graph: Graph) -> dict[str, int]:
-    """The least size of each symbolic one, which ONNX has no place for."""
+    """The declared minimum of each symbolic size, which ONNX cannot express."""
     shapes = [graph.node(p).types[0].shape or () for p in graph.parameters]
     return {str(d): bounds(d)[0] or 0 for s in shapes for d in s if not isinstance(d, int)}
 

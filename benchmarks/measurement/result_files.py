@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
-FOLDER = Path(__file__).resolve().parent / "results"
+FOLDER = Path(__file__).resolve().parent.parent / "results"
 PACKAGES = ("numpy", "llvmlite", "onnx", "onnxruntime", "openvino", "torch")
 
 

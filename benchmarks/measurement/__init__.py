@@ -1,0 +1,1 @@
+"""How benchmarks take times and where they write figures."""
