@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 checkout=$PWD
 root=${IRC_AARCH64_ROOT:-$checkout/build/aarch64}
-wheels=(numpy llvmlite lxml onnx ml_dtypes networkx pytest hypothesis)
+wheels=(numpy llvmlite lxml onnx ml_dtypes networkx pytest hypothesis mpmath onnxruntime)
 
 stop() {
   echo "not run: $1"

@@ -70,10 +70,12 @@ run_part() {
       "$python" scripts/quantization_smollm2.py "$model"
       ;;
     aarch64)
-      for cpu in cortex-a72 neoverse-n1 neoverse-v1 max; do
+      local failed=()
+      for cpu in ${CPUS:-cortex-a72 neoverse-n1 neoverse-v1 max}; do
         echo "QEMU_CPU=$cpu"
-        QEMU_CPU=$cpu PYTHON=$python scripts/aarch64.sh test
+        QEMU_CPU=$cpu PYTHON=$python scripts/aarch64.sh test || failed+=("$cpu")
       done
+      [ ${#failed[@]} = 0 ] || { echo "failed: ${failed[*]}" >&2; return 1; }
       ;;
     masks)
       for cpu in x86-64-v2 haswell alderlake skylake-avx512 cascadelake icelake-server \

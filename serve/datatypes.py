@@ -71,7 +71,8 @@ def count_elements(name: str, datatype: str, shape: Sequence[int], limit: int) -
 
 
 def decode_raw(name: str, datatype: str, shape: Sequence[int], data: Any, limit: int) -> Array:
-    """The tensor in raw bytes, without a copy where the type has a fixed size."""
+    """The tensor in raw bytes, without a copy where the type has a fixed size and the bytes are
+    aligned to it."""
     count = count_elements(name, datatype, shape, limit)
     if datatype == "BYTES":
         return np.array(_split_bytes(name, data, count), object).reshape(shape)
@@ -82,7 +83,10 @@ def decode_raw(name: str, datatype: str, shape: Sequence[int], data: Any, limit:
             got=f"{len(data)} bytes",
             expected=f"{count * dtype.itemsize} bytes of {datatype}{list(shape)}",
         )
-    array = np.frombuffer(data, dtype).reshape(shape)
+    array = np.frombuffer(data, dtype)
+    if not array.flags.aligned:  # the JSON before it has any length; kernels read aligned arrays
+        array = np.frombuffer(bytes(data), dtype)
+    array = array.reshape(shape)
     if datatype == "BOOL" and count and np.frombuffer(data, np.uint8).max() > 1:
         raise RequestError(f"input {name!r}: a BOOL is neither 0 nor 1", expected="bytes 0 and 1")
     return array

@@ -228,15 +228,14 @@ class RequestQueue:
                 check_size(equality, shapes, size, rows)
 
     def _run_alone(self, call: QueuedCall) -> Outcome:
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.thread_time()
         try:
             outputs = call.run(call.inputs)
         except BaseException as error:
             return call, None, error
-        seconds = time.perf_counter() - start
-        self._statistics.record_execution(call.rows, seconds)
+        self._statistics.record_execution(call.rows, time.perf_counter() - start)
         if self._short is not None:
-            self._short.record(call.inputs, seconds)
+            self._short.record(call.inputs, time.thread_time() - cpu_start)
         return call, outputs, None
 
     def _run_batch(self, calls: list[QueuedCall]) -> list[Outcome]:

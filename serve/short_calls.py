@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ..plan.plan import Plan
 from .batch_equality import Array
 
-MAX_SHORT_SECONDS = 100e-6
+MAX_SHORT_SECONDS = 200e-6  # about what the change to another thread and back takes
 NEEDED_CALLS = 8  # short ones in a row, before the first on the event loop
 MAX_SHAPES = 256
 
@@ -40,10 +40,12 @@ class ShortCalls:
         """Whether a call with inputs of these shapes may run on the event loop."""
         return self._in_a_row.get(_shapes_of(inputs), 0) >= NEEDED_CALLS
 
-    def record(self, inputs: Sequence[Array], seconds: float) -> None:
-        """Note the time of a call."""
+    def record(self, inputs: Sequence[Array], cpu_seconds: float) -> None:
+        """Note a call. cpu_seconds: the CPU time of its thread. On a busy machine the elapsed time
+        holds waits for the interpreter's lock and for other processes, so that no calls would be
+        short."""
         shapes = _shapes_of(inputs)
-        short = seconds <= MAX_SHORT_SECONDS
+        short = cpu_seconds <= MAX_SHORT_SECONDS
         self._in_a_row[shapes] = self._in_a_row.get(shapes, 0) + 1 if short else 0
         if len(self._in_a_row) > MAX_SHAPES:
             self._in_a_row.popitem(last=False)

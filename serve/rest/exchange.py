@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -69,7 +70,11 @@ class Exchange:
 
     async def run_unless_gone(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine; ClientGoneError, and the coroutine is cancelled, once the client has
-        closed the connection."""
+        closed the connection. A coroutine that ends without waiting is not watched."""
+        try:
+            first = work.send(None)
+        except StopIteration as done:
+            return done.value
         task = asyncio.current_task()
         assert task is not None
         gone = False
@@ -83,7 +88,7 @@ class Exchange:
         watch = asyncio.create_task(self.until_gone())
         watch.add_done_callback(cancel)
         try:
-            return await work
+            return await _resume(work, first)
         except asyncio.CancelledError:
             if gone:
                 task.uncancel()
@@ -92,6 +97,22 @@ class Exchange:
         finally:
             watch.remove_done_callback(cancel)
             watch.cancel()
+
+
+@types.coroutine
+def _resume(work: Coroutine[Any, Any, Result], first: Any) -> Generator[Any, Any, Result]:
+    """Await a coroutine that has run until its first wait, whose future it gave."""
+    waited = first
+    while True:
+        try:
+            try:
+                value = yield waited
+            except BaseException as error:
+                waited = work.throw(error)
+            else:
+                waited = work.send(value)
+        except StopIteration as done:
+            return done.value
 
 
 Handler = Callable[[Exchange], Awaitable[None]]

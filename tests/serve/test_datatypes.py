@@ -33,6 +33,15 @@ def test_raw_tensors_are_not_copied() -> None:
     assert not found.flags.owndata and not found.flags.writeable
 
 
+@pytest.mark.parametrize("start", range(1, 9))
+def test_raw_tensors_are_aligned(start: int) -> None:
+    values = np.arange(5, dtype=np.float64)
+    data = memoryview(bytes(start) + values.tobytes())[start:]
+    found = decode_raw("x", "FP64", [5], data, 1 << 20)
+    assert found.flags.aligned
+    np.testing.assert_array_equal(found, values)
+
+
 def test_empty_tensors() -> None:
     assert decode_raw("x", "FP32", (0, 3), b"", LIMIT).shape == (0, 3)
     assert decode_raw("x", "BYTES", (0,), b"", LIMIT).shape == (0,)
