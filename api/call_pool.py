@@ -2,7 +2,7 @@
 
 A call that one thread computes needs no barriers, so several of them finish more requests a second
 than one call after the other on all threads. The calls share code and packed weights; each has
-buffers of its own.
+buffers of its own. On machines of several NUMA nodes each node has threads and weights of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +11,61 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ..ir.errors import ExecutionError
 from ..runtime.driver.thread_pool import watch_forks
+from ..runtime.machine.numa import keep_thread_on
 from .ports import Outputs
 
 # Inputs that `map` reads ahead of the result that it yields, per call at a time.
 _READ_AHEAD_CALLS: Final = 2
+
+
+Call = Callable[..., Outputs]
+
+
+@dataclass(frozen=True)
+class CallGroup:
+    """Threads of a pool that share a model. make_call: what they call, made by the first of them.
+    cpus: those that the threads stay on; None for all."""
+
+    size: int
+    make_call: Callable[[], Call]
+    cpus: frozenset[int] | None = None
+
+
+class _Threads:
+    """The running threads of a group."""
+
+    def __init__(self, group: CallGroup) -> None:
+        pin = None if group.cpus is None else partial(keep_thread_on, group.cpus)
+        self.size, self.unfinished = group.size, 0
+        self.executor = ThreadPoolExecutor(group.size, "irc-call", initializer=pin)
+        self._call = self.executor.submit(group.make_call)
+        self._lock = threading.Lock()
+
+    @property
+    def load(self) -> float:
+        """Calls that are not finished, per thread."""
+        return self.unfinished / self.size
+
+    def submit(self, inputs: Any, named: dict[str, Any]) -> Future[Outputs]:
+        """Begin a call."""
+        with self._lock:
+            self.unfinished += 1
+        future = self.executor.submit(self._run, inputs, named)
+        future.add_done_callback(self._count_finished)
+        return future
+
+    def _run(self, inputs: Any, named: dict[str, Any]) -> Outputs:
+        return self._call.result()(inputs, **named)
+
+    def _count_finished(self, future: Future[Outputs]) -> None:
+        with self._lock:
+            self.unfinished -= 1
 
 
 class CallPool:
@@ -29,11 +76,11 @@ class CallPool:
     the parent submitted is not done there.
     """
 
-    def __init__(self, call: Callable[..., Outputs], size: int) -> None:
-        self.size = size
-        self._call = call
+    def __init__(self, *groups: CallGroup) -> None:
+        self.size = sum(group.size for group in groups)
+        self._groups = groups
         self._lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: list[_Threads] | None = None
         self._closed = False
         watch_forks(self)
 
@@ -47,8 +94,8 @@ class CallPool:
             if self._closed:
                 raise ExecutionError("the pool is closed", fix="make another: net.pool()")
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(self.size, "irc-call")
-            return self._threads.submit(self._call, inputs, **named)
+                self._threads = [_Threads(group) for group in self._groups]
+            return min(self._threads, key=lambda t: t.load).submit(inputs, named)
 
     def map(self, batches: Iterable[Any]) -> Iterator[Outputs]:
         """The outputs of a call for each of `batches`, in order.
@@ -73,8 +120,8 @@ class CallPool:
         with self._lock:
             self._closed = True
             threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown()
+        for group in threads or ():
+            group.executor.shutdown()
 
     def after_fork(self) -> None:
         """In a child: the threads are those of the parent."""

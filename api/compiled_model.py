@@ -163,13 +163,35 @@ class CompiledModel(HasMetadata):
         return config.num_threads or default_threads()
 
     def pool(self, size: int | None = None) -> CallPool:
-        """Threads that make `size` calls at the same time (None: `calls_at_a_time`)."""
-        from .call_pool import CallPool
+        """Threads that make `size` calls at the same time (None: `calls_at_a_time`). Of
+        performance="throughput" on a machine of several NUMA nodes, each node has a share of the
+        threads, which stay on its CPUs, and a copy of the weights."""
+        from ..runtime.machine.numa import divide_calls, read_usable_nodes
+        from .call_pool import CallGroup, CallPool
 
         _ = self.session  # a closed model has no calls
         if size is not None and size < 1:
             raise UsageError("a pool has at least one thread", got=size, expected="1 or more")
-        return CallPool(self, self.calls_at_a_time if size is None else size)
+        size = self.calls_at_a_time if size is None else size
+        nodes = read_usable_nodes() if self._source.config.performance == "throughput" else ()
+        if len(nodes) < 2 or size < len(nodes):
+            return CallPool(CallGroup(size, lambda: self))
+        shares = zip(nodes, divide_calls(size, nodes), strict=True)
+        groups = [CallGroup(n, self._make_local_call, node.cpus) for node, n in shares if n]
+        return CallPool(*groups)
+
+    def _make_local_call(self) -> Callable[..., Outputs]:
+        """A call like the model's own whose weights are in the memory of this thread's node."""
+        from ..runtime.execution.session import Session
+
+        program, limits = self.program.copy_constants(), self.session.limits
+        local = Session(program, num_threads=limits.threads, max_memory=limits.max_memory)
+
+        def call(inputs: Any = None, /, **named: Any) -> Outputs:
+            _ = self.session  # a closed model has no calls
+            return self._show(local.run(self._ordered(inputs, named)))
+
+        return call
 
     async def infer_async(self, inputs: Any = None, /, **named: Any) -> Outputs:
         """The outputs of a call (inputs as of a plain one) that runs on a thread of the model's own
@@ -225,7 +247,11 @@ class CompiledModel(HasMetadata):
 
         lines = [report(self.plan, self.trace)]
         if self._source.config.performance == "throughput":
-            lines.append(f"calls      {self.calls_at_a_time} at a time, one thread each")
+            from ..runtime.machine.numa import read_usable_nodes
+
+            nodes = len(read_usable_nodes())
+            more = f", on {nodes} NUMA nodes with a copy of the weights each" if nodes > 1 else ""
+            lines.append(f"calls      {self.calls_at_a_time} at a time, one thread each{more}")
         linked = self._program.count_linked if self._program is not None else 0
         if linked:
             lines.append(f"linked     {linked} kernels by LLVM")

@@ -85,14 +85,17 @@ provide_python() {
 # sys.executable of the emulated Python is this file, so that its child processes are emulated too
 # where the kernel does not know the emulator (binfmt_misc).
 write_interpreter() {
-  # The emulator takes "$root/system" for "/" where a path exists there; the rest is the machine's.
+  # The loader is called with the folders of its libraries. With the emulator's own prefix (-L) it
+  # would take that folder for "/", where programs that walk down from "/" miss the machine's files.
   ln -sfn "$checkout" "$root/site/irc_compiler"
+  local libraries=$root/system/lib/aarch64-linux-gnu:$root/system/usr/lib/aarch64-linux-gnu
   cat >"$root/python" <<END
 #!/bin/sh
 export PYTHONHOME='$root/system/usr' PYTHONPATH="$root/site\${PYTHONPATH:+:\$PYTHONPATH}"
 export PYTHONPYCACHEPREFIX='$root/pycache' OPENBLAS_NUM_THREADS=1
 export QEMU_CPU="\${QEMU_CPU:-$1}" IRC_CACHE_DIR="\${IRC_CACHE_DIR:-$root/code}"
-exec '$qemu' -L '$root/system' -0 '$root/python' '$root/system/usr/bin/python3' "\$@"
+exec '$qemu' -L / '$root/system/lib/ld-linux-aarch64.so.1' --argv0 '$root/python' \\
+  --library-path '$libraries' '$root/system/usr/bin/python3' "\$@"
 END
   chmod +x "$root/python"
 }

@@ -33,6 +33,7 @@ from ..artifact.code import Images
 from ..driver.loader import Driver, load_driver
 from ..kernels.emit.contract import Kernel
 from ..machine.cpus import usable_cores
+from ..machine.memory_planner import aligned_empty
 from .builtin_code import CodeCache
 from .code_image import FORMAT, CodeImage, read_image
 from .fork_guard import reset_in_child
@@ -88,6 +89,19 @@ class CompiledPlan:
             ]
             for r in plan.regions
         ]
+
+    def copy_constants(self) -> CompiledPlan:
+        """The program with constants of its own: memory that the calling thread writes first."""
+        copies = list[Array]()
+        for array in self.constants:
+            if array.dtype.hasobject:  # strings, which no kernel reads
+                copies.append(array)
+                continue
+            copies.append(aligned_empty(array.shape, array.dtype))
+            copies[-1][...] = array
+        return CompiledPlan(
+            self.plan, self.target, self.kernels, copies, self.compiled, self.driver
+        )
 
     @property
     def scratch(self) -> int:

@@ -51,11 +51,11 @@ def cores_differ(devices: Path = DEVICES) -> bool:
     capacities = [int(text) for text in texts if text.isdigit() and int(text) > 0]
     if len(capacities) == len(cpus) and max(capacities) > _MAX_CAPACITY_RATIO * min(capacities):
         return True
-    kinds = [_read_cpu_list(devices / kind / "cpus") for kind in ("cpu_core", "cpu_atom")]
+    kinds = [read_cpu_list(devices / kind / "cpus") for kind in ("cpu_core", "cpu_atom")]
     return all(kind & cpus for kind in kinds)
 
 
-def _read_cpu_list(path: Path) -> set[int]:
+def read_cpu_list(path: Path) -> set[int]:
     """The CPUs of a list such as 0-3,8."""
     found: set[int] = set()
     for part in read_text(path).strip().split(","):

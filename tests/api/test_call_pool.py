@@ -12,7 +12,10 @@ from pathlib import Path
 import irc_compiler as irc
 import numpy as np
 import pytest
-from irc_compiler.api.call_pool import CallPool
+from irc_compiler.api.call_pool import CallGroup, CallPool
+from irc_compiler.runtime.jit.program import CompiledPlan
+from irc_compiler.runtime.machine import numa
+from irc_compiler.runtime.machine.numa import NumaNode
 
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
 
@@ -42,7 +45,7 @@ def test_results_are_those_of_calls_and_in_order(net: irc.CompiledModel) -> None
 def test_calls_run_at_the_same_time() -> None:
     """Each waits for two others."""
     together = threading.Barrier(3)
-    with CallPool(lambda x: together.wait(30), 3) as pool:
+    with CallPool(CallGroup(3, lambda: lambda x: together.wait(30))) as pool:
         assert sorted(pool.map(range(3))) == [0, 1, 2]
 
 
@@ -54,11 +57,65 @@ def test_map_reads_a_few_inputs_ahead() -> None:
             read.append(n)
             yield n
 
-    with CallPool(lambda x: x, 2) as pool:
+    with CallPool(CallGroup(2, lambda: lambda x: x)) as pool:
         results = pool.map(batches())
         assert next(results) == 0
         assert len(read) == 5
         results.close()
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="not run: this system keeps no threads on CPUs"
+)
+def test_each_group_has_a_call_and_cpus_of_its_own() -> None:
+    allowed = os.sched_getaffinity(0)
+    cpus = [frozenset([min(allowed)]), frozenset([max(allowed)])]
+    made, together = list[frozenset[int]](), threading.Barrier(4)
+
+    def make_call() -> object:
+        made.append(frozenset(os.sched_getaffinity(0)))
+
+        def call(x: object) -> tuple[frozenset[int], frozenset[int]]:
+            together.wait(30)  # four calls run at the same time
+            return own, frozenset(os.sched_getaffinity(0))
+
+        own = made[-1]
+        return call
+
+    with CallPool(*(CallGroup(2, make_call, c) for c in cpus)) as pool:
+        found = list(pool.map(range(4)))
+    assert sorted(map(sorted, made)) == sorted(map(sorted, cpus))  # one call a group
+    assert all(maker == runner for maker, runner in found)
+    assert sorted(sorted(runner) for _, runner in found) == sorted(map(sorted, cpus * 2))
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_nodes_have_weights_of_their_own(
+    net: irc.CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = tuple(NumaNode(n, frozenset([n])) for n in range(2))
+    monkeypatch.setattr(numa, "read_usable_nodes", lambda: nodes)
+    copied = list[list[int]]()
+    copy = CompiledPlan.copy_constants
+
+    def watch(program: CompiledPlan) -> CompiledPlan:
+        made = copy(program)
+        pairs = zip(made.constants, program.constants, strict=True)
+        assert all(not np.shares_memory(a, b) and np.array_equal(a, b) for a, b in pairs)
+        copied.append([a.ctypes.data for a in made.constants])
+        return made
+
+    monkeypatch.setattr(CompiledPlan, "copy_constants", watch)
+    batches = images(20)
+    assert "2 NUMA nodes" in net.report()
+    with net.pool() as pool:
+        assert pool.size == 3
+        for x, got in zip(batches, pool.map(batches), strict=True):
+            np.testing.assert_array_equal(got[0], net(x)[0])
+        assert len(copied) == 2 and not set(copied[0]) & set(copied[1])
+    with net.pool(1) as pool:  # fewer calls than nodes: the model's own weights
+        pool.submit(batches[0]).result()
+    assert len(copied) == 2
 
 
 def test_an_error_is_raised_where_the_result_would_be(net: irc.CompiledModel) -> None:
@@ -102,7 +159,7 @@ def test_the_event_loop_goes_on() -> None:
     """The call ends only after the loop has run other code."""
     net = irc.compile_model(DIGITS)
     go = threading.Event()
-    call = CallPool(lambda *inputs, **named: go.wait(30), 1)
+    call = CallPool(CallGroup(1, lambda: lambda *inputs, **named: go.wait(30)))
     net._own_pool = call
 
     async def main() -> bool:
