@@ -64,6 +64,7 @@ from .ops.resample_pad import (
     refuse_pad,
 )
 from .ops.roi_align import lower_regions, refuse_regions
+from .ops.row_codes import lower_row_codes
 from .ops.row_reductions import (
     lower_norm,
     lower_reduce,
@@ -179,6 +180,7 @@ _ENTRIES = (
     Lowerer((ops.MatMul, ops.Gemm), lower_matmul, None, _refuse_product, right_ports),
     Lowerer((ops.MatMulInteger,), lower_matmul),
     Lowerer((ops.Dequantize, ops.AffineDequantize), _lower_nothing, (), _refuse_dequantize),
+    Lowerer((ops.QuantizeRows, ops.DequantizeRows), lower_row_codes),
     Lowerer((ops.Softmax1, ops.Softmax, ops.LogSoftmax), lower_softmax, None, _refuse_float_row),
     Lowerer((ops.Attention,), lower_attention, None, refuse_attention),
     Lowerer((LayerNorm, RMSNorm), lower_norm, None, _refuse_norm),

@@ -86,6 +86,7 @@ from .quantization.integer_products import (
     MatMulInteger,
     Quantize,
 )
+from .quantization.row_codes import DequantizeRows, QuantizeRows
 from .math.random_values import FakeConvert, Multinomial, RandomUniform
 from .nn.older_versions import (
     Interpolate1, LSTMCell1, NonMaxSuppression1, NonMaxSuppression3, NonMaxSuppression4,
@@ -175,6 +176,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
     NormalizeL2, LRN, GRN, ScaledDotProductAttention, Attention, FakeQuantize,
     Quantize, Dequantize, AffineDequantize, MatMulInteger, ConvInteger, GroupConvInteger,
+    QuantizeRows, DequantizeRows,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
     RNNCell, GRUCell, LSTMCell1, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,

@@ -13,6 +13,7 @@ from .pooling import PoolSpec
 from .recurrent import RecurrentSpec
 from .resample import ResampleSpec
 from .roi_align import ROIAlignSpec
+from .row_codes import RowCodesSpec
 from .rows import NormSpec, ReduceSpec, SoftmaxSpec
 from .scan_topk import ScanSpec, TopKSpec
 from .tree_ensemble import TreeEnsembleSpec
@@ -35,4 +36,5 @@ SPECS: tuple[type[Spec], ...] = (
     ResampleSpec,
     TreeEnsembleSpec,
     ROIAlignSpec,
+    RowCodesSpec,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ...ir.dtype import DType
+from ...ir.ops.quantization.row_codes import RowCodes
 from ..ranges import COUNT, OFFSET, Range
 from ..target import Target
 from .base import Operand, Size, Spec, resolver
@@ -36,7 +37,9 @@ class AttentionSpec(Spec):
 
     Keys are taken in blocks of fixed size from the first on, and every element of a row's result is
     one chain over them. compute_dtype: bf16 rounds queries, keys, values and the softmax's
-    exponentials to bf16 before they are multiplied. Buffers: query, key, value, mask?, sink?, out.
+    exponentials to bf16 before they are multiplied. row_bits: other than 0, keys and values are u8
+    rows of codes of so many bits (ir/ops/quantization/row_codes.py), which the strides of `key` and
+    `value` walk in bytes. Buffers: query, key, value, mask?, sink?, out.
     """
 
     family: ClassVar[str] = "attention"
@@ -44,6 +47,7 @@ class AttentionSpec(Spec):
         **dict.fromkeys("batch queries keys".split(), COUNT),
         "head_size": (1, MAX_HEAD),
         "value_size": (1, MAX_HEAD),
+        "row_bits": (0, 8),
         "causal": OFFSET,
     }
 
@@ -64,6 +68,18 @@ class AttentionSpec(Spec):
     compute_dtype: DType | None = None
     softcap: float = 0.0
     sink: Operand | None = None
+    row_bits: int = 0
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return self.head_size, self.value_size
+
+    @property
+    def codes(self) -> tuple[RowCodes | None, RowCodes | None]:
+        """The layout of rows of keys and of values, where they are codes."""
+        if not self.row_bits:
+            return None, None
+        return RowCodes(self.head_size, self.row_bits), RowCodes(self.value_size, self.row_bits)
 
     def operands(self) -> tuple[Operand, ...]:
         given = (o for o in (self.mask, self.sink) if o is not None)
@@ -72,7 +88,10 @@ class AttentionSpec(Spec):
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
         rows, keys = (*self.batch, self.queries), (*self.batch, self.keys)
         mask = () if self.mask is None else ((*rows, self.keys),)
-        ends = ((*rows, self.head_size), (*keys, self.head_size), (*keys, self.value_size))
+        stored = [
+            n if c is None else c.nbytes for n, c in zip(self._sizes, self.codes, strict=True)
+        ]
+        ends = ((*rows, self.head_size), *((*keys, n) for n in stored))
         sink = () if self.sink is None else (rows,)
         return [*ends, *mask, *sink, (*rows, self.value_size)]
 
@@ -92,7 +111,12 @@ class AttentionSpec(Spec):
         if self.compute_dtype not in (None, DType.bf16):
             what = "a product rounds its factors to another type"
             raise spec_error(what, where, self.compute_dtype, DType.bf16)
-        plain = (self.query, self.key, self.value, self.out)
+        rows = (self.key, self.value)
+        for codes, operand in zip(self.codes, rows, strict=True):
+            if codes is not None and not (codes.is_valid and operand.dtype is DType.u8):
+                got = f"{codes.size} of {codes.bits} bits in {operand.dtype}"
+                raise spec_error("keys or values have no such codes", where, got, "rows of u8")
+        plain = (self.query, *(rows if not self.row_bits else ()), self.out)
         if self.mask is not None and self.mask.dtype is not DType.boolean:
             plain = (*plain, self.mask)
         if self.sink is not None:
@@ -100,7 +124,7 @@ class AttentionSpec(Spec):
         for t in types_of(plain):
             if t not in (DType.f32, DType.f16, DType.bf16):
                 raise spec_error("no attention of this type", where, t, "f32, f16, bf16")
-        for operand in plain[:4]:
+        for operand in (self.query, *rows, self.out):
             if operand.strides[-1] != 1:
                 got = operand.strides
                 raise spec_error("rows of heads are not contiguous", where, got, "1 at the end")
@@ -121,4 +145,5 @@ class AttentionSpec(Spec):
         capped = f" capped at {self.softcap:g}" if self.softcap else ""
         causal = " causal" if self.causal is not None else ""
         sinks = " with sinks" if self.sink else ""
-        return f" {batch}{rows} x {heads}{factors}{capped}{causal}{sinks}"
+        codes = f" of u{self.row_bits} codes" if self.row_bits else ""
+        return f" {batch}{rows} x {heads}{codes}{factors}{capped}{causal}{sinks}"

@@ -14,7 +14,7 @@ from .elementwise import kernel as elementwise
 from .emit.contract import Kernel
 from .indexing import gather, gather_scatter_nd, iota, scan_topk, tree_ensemble
 from .recurrent import kernel as recurrent
-from .rows import norm, reduce, softmax
+from .rows import norm, reduce, row_codes, softmax
 from .spatial import pool, resample, roi_align
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
@@ -33,6 +33,7 @@ KERNELS: Final[dict[type[Spec], Generate]] = {
     specs.RecurrentSpec: recurrent.generate,
     specs.ReduceSpec: reduce.generate,
     specs.ResampleSpec: resample.generate,
+    specs.RowCodesSpec: row_codes.generate,
     specs.ScanSpec: scan_topk.scan,
     specs.SoftmaxSpec: softmax.generate,
     specs.TopKSpec: scan_topk.rank,

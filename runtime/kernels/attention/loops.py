@@ -5,10 +5,18 @@ for each group of panels of one matrix              (workers share panels)
   for each block of keys                            (keys and values copied here, if they are)
     for each panel: one block (block.py)
   results stored
+
+Where there are few queries, rows of all heads that share keys take the place of panels
+(few_queries.py). Keys and values that are codes are dequantized block by block for panels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from ....ir.dtype import DType
+from ....ir.ops.quantization.row_codes import RowCodes
 from ....plan.specs.attention import AttentionSpec
 from ....plan.specs.base import Operand, Size
 from ....plan.target import Target
@@ -17,12 +25,14 @@ from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I64, Value, integer, vec
 from ..emit.contract import Kernel
+from ..emit.row_codes import CodeReader
 from ..emit.strided_loops import coalesce
 from ..gemm.packing.panels import pack_a_function
 from .amx import products_of
 from .block import KeyBlock, layout_of
 from .copies import pack_queries, store_results, turn_mask
-from .products import BLOCK_KEYS
+from .few_queries import MAX_ROWS, FewQueries, copy_query, most_queries, store_row
+from .products import BLOCK_KEYS, Products
 
 # Panels that share a block of keys, and a copy of it.
 _PANELS_PER_GROUP = 4
@@ -33,7 +43,7 @@ def generate(spec: AttentionSpec, target: Target, symbol: str) -> Kernel:
     made = AttentionLoops(spec, target, symbol)
     made.write()
     made.f.ret(0)
-    return Kernel(symbol, made.module.text() + BRIEF, made.layout.total)
+    return Kernel(symbol, made.module.text() + BRIEF, made.scratch_bytes)
 
 
 class AttentionLoops:
@@ -45,12 +55,20 @@ class AttentionLoops:
         buffers = [*[READ] * (len(operands) - 1), WRITE]
         self.entry = open_kernel(self.module, symbol, buffers, spec.runtime_dims)
         f = self.f = self.entry.function
-        p = self.p = products_of(spec, target, self.module)
+        p = self.p = products_of(_dequantized(spec), target, self.module)
+        self.most = most_queries(spec, target)
+        self.few = FewQueries(spec, target, self.module) if self.most else None
         panels = _PANELS_PER_GROUP
         if isinstance(spec.queries, int):
             panels = max(1, min(panels, -(-spec.queries // p.nr)))
         self.layout = layout_of(p, panels)
-        self.frame = f.stack(p.frame_bytes)
+        self.dequantized = self.layout.total
+        self.scratch_bytes = self.layout.total
+        for codes, operand in zip(spec.codes, (p.spec.key, p.spec.value), strict=True):
+            self.scratch_bytes += 0 if codes is None else BLOCK_KEYS * _row_bytes(operand)
+        if self.few is not None:
+            self.scratch_bytes = max(self.scratch_bytes, self.few.layout.total)
+        self.frame = f.stack(8 * (1 + spec.runtime_dims))
         for i, d in enumerate(self.entry.dims):
             p.scores.set_dim(f, self.frame, i, d)
         self.queries, self.keys = self.size(spec.queries), self.size(spec.keys)
@@ -61,6 +79,7 @@ class AttentionLoops:
             f.at(b, self.size(o.offset), ELEMENT[o.dtype.value])
             for b, o in zip(self.entry.buffers, operands, strict=True)
         ]
+        self.dequantize = [None if c is None else dequantize_block(p, c) for c in spec.codes]
         self.pack = pack_queries(p, spec)
         self.finish = store_results(p, spec)
         masked = spec.mask is not None and spec.mask.strides[-2] != 0
@@ -104,6 +123,17 @@ class AttentionLoops:
         ]
 
     def write(self) -> None:
+        f = self.f
+        if self.few is None:
+            self.write_panels()
+            return
+        with f.if_(f.icmp("sle", self.queries, self.most)) as branch:
+            self.write_few(self.few)
+            branch.else_()
+            self.write_panels()
+
+    def write_panels(self) -> None:
+        """Panels of queries, which workers share."""
         f, p = self.f, self.p
         p.configure(f)
         across = f.ceil_div(self.queries, p.nr)
@@ -144,6 +174,7 @@ class AttentionLoops:
             length = f.smin(f.sub(keys, begin), BLOCK_KEYS)
             self.prefetch_block(key, value, f.add(begin, BLOCK_KEYS), length)
             k, v = self.row(key, spec.key, begin), self.row(value, spec.value, begin)
+            k, v = self.dequantize_rows(k, v, length)
             if self.pack_keys:
                 to = f.offset(scratch, layout.keys)
                 f.call_function(self.pack_keys, self.frame, k, to, length, spec.head_size)
@@ -161,13 +192,128 @@ class AttentionLoops:
             address = self.row(out, spec.out, start)
             f.call_function(self.finish, self.frame, sums, totals, address, rows, none)
 
+    def dequantize_rows(self, k: Value, v: Value, length: Value) -> tuple[Value, Value]:
+        """Where the rows of keys and values of a block are as floats."""
+        f, spec, found, to = self.f, self.spec, list[Value](), self.dequantized
+        floats = (self.p.spec.key, self.p.spec.value)
+        for n, (at, operand) in enumerate(((k, spec.key), (v, spec.value))):
+            function = self.dequantize[n]
+            if function is not None:
+                made = f.offset(self.entry.scratch, to)
+                f.call_function(function, at, self.size(operand.strides[-2]), made, length)
+                at, to = made, to + BLOCK_KEYS * _row_bytes(floats[n])
+            found.append(at)
+        return found[0], found[1]
+
+    # -- few queries --------------------------------------------------------------------------
+
+    def write_few(self, few: FewQueries) -> None:
+        """Rows of queries, which workers share: those of all heads that read the same keys."""
+        f, axes, groups = self.f, self.space.axes, integer(1)
+        if axes and self.space.strides[1][-1] == 0 == self.space.strides[2][-1]:
+            groups = self.size(axes[-1])
+        rows = f.mul(groups, self.queries)
+        total = self.queries
+        for axis in axes:
+            total = f.mul(total, self.size(axis))
+        lo, hi = share(f, total, self.entry.worker, self.entry.workers)
+        at = f.var(I64, lo)
+        with f.while_(lambda: f.icmp("slt", at.get(), hi)):
+            row = at.get()
+            first = f.urem(row, rows)
+            count = f.smin(f.smin(f.sub(rows, first), f.sub(hi, row)), MAX_ROWS)
+            self.rows_of_queries(few, f.mul(f.udiv(row, rows), groups), first, count)
+            at.set(f.add(row, count))
+
+    def rows_of_queries(self, few: FewQueries, head: Value, first: Value, count: Value) -> None:
+        """`count` rows from number `first` on of the heads from `head` on, queries innermost."""
+        f, spec, layout, scratch = self.f, self.spec, few.layout, self.entry.scratch
+
+        def addresses(i: Value) -> tuple[list[Value], Value]:
+            row = f.add(first, i)
+            return self.matrix(f.add(head, f.udiv(row, self.queries))), f.urem(row, self.queries)
+
+        with f.range(0, count, outer=True) as i:
+            found, query = addresses(i)
+            copy_query(few, f, self.row(found[0], spec.query, query), i, scratch)
+            score, total = f.as_value(-float("inf"), F32), 0.0
+            if spec.sink is not None:
+                element = ELEMENT[spec.sink.dtype.value]
+                at = f.mul(query, self.size(spec.sink.strides[-1]))
+                score = f.cast(f.load(element, f.at(found[-2], at, element)), F32)
+                total = 1.0
+            f.store(score, f.at(f.offset(scratch, layout.largest), i, F32))
+            f.store(f.as_value(total, F32), f.at(f.offset(scratch, layout.totals), i, F32))
+        _, key, value, *_ = self.matrix(head)
+        keys = self.keys
+        if self.causal is not None:
+            last = f.sub(self.queries, 1)
+            keys = f.smin(keys, self.count_visible_keys(last, integer(0)))
+        with f.range(0, keys, BLOCK_KEYS, outer=True) as begin:
+            length = f.smin(f.sub(keys, begin), BLOCK_KEYS)
+            self.prefetch_block(key, value, f.add(begin, BLOCK_KEYS), length)
+            self.block_of_rows(few, addresses, count, (begin, length), (key, value))
+        with f.range(0, count, outer=True) as i:
+            found, query = addresses(i)
+            none = f.icmp("eq", self.keys, 0)
+            store_row(few, f, i, scratch, self.row(found[-1], spec.out, query), none)
+
+    def block_of_rows(
+        self,
+        few: FewQueries,
+        addresses: Callable[[Value], tuple[list[Value], Value]],
+        count: Value,
+        block: tuple[Value, Value],
+        operands: tuple[Value, Value],
+    ) -> None:
+        """`count` rows against the keys [begin, begin + length)."""
+        f, spec, layout, scratch = self.f, self.spec, few.layout, self.entry.scratch
+        begin, length = block
+        strides = [
+            f.mul(self.size(o.strides[-2]), o.dtype.bits // 8) for o in (spec.key, spec.value)
+        ]
+        with f.range(0, length, few.tile, outer=True) as start:
+            source = self.row(operands[0], spec.key, f.add(begin, start))
+            keys = f.offset(scratch, layout.keys)
+            here = f.smin(f.sub(length, start), few.tile)
+            f.call_function(few.turn_keys, source, strides[0], keys, here)
+
+            def score(q: int, row: Value) -> None:
+                query = f.offset(scratch, f.mul(row, layout.query))
+                to = f.at(scratch, f.add(f.mul(row, BLOCK_KEYS), start), F32)
+                f.call_function(few.score[q - 1], query, keys, f.offset(to, layout.scores))
+
+            few.chunks(f, count, score)
+        with f.range(0, count, outer=True) as i:
+            found, query = addresses(i)
+            mask = f.offset(scratch, layout.masks)
+            if spec.mask is not None:
+                along, element = self.size(spec.mask.strides[-1]), ELEMENT[spec.mask.dtype.value]
+                at = f.at(self.row(found[3], spec.mask, query), f.mul(begin, along), element)
+                f.call_function(few.copy_mask, at, along, mask, length)
+            last = f.sub(length, 1)
+            if self.causal is not None:
+                last = f.sub(self.count_visible_keys(query, begin), 1)
+            f.call_function(few.softmax, scratch, i, mask, last, length)
+        source = self.row(operands[1], spec.value, begin)
+
+        def mix(q: int, row: Value) -> None:
+            weights = f.offset(scratch, f.add(f.mul(row, BLOCK_KEYS * 4), layout.scores))
+            sums = f.offset(scratch, f.add(f.mul(row, layout.value), layout.sums))
+            totals = f.at(f.offset(scratch, layout.totals), row, F32)
+            f.call_function(few.mix[q - 1], source, strides[1], weights, sums, totals, length)
+
+        few.chunks(f, count, mix)
+
     def prefetch_block(self, key: Value, value: Value, begin: Value, count: Value) -> None:
         """Fetch rows of keys and values that the next block reads into the second cache."""
         f, spec = self.f, self.spec
-        sides = ((key, spec.key, spec.head_size), (value, spec.value, spec.value_size))
+        _, keys, values, *_ = spec.iteration_spaces()
+        sides = ((key, spec.key, keys[-1]), (value, spec.value, values[-1]))
         with f.range(0, count, unroll=1) as row:
             for address, operand, size in sides:
                 start = self.row(address, operand, f.add(begin, row))
+                assert isinstance(size, int)
                 for line in range(0, size * operand.dtype.bits // 8, 64):
                     f.prefetch(f.offset(start, line), locality=2)
 
@@ -249,3 +395,37 @@ class AttentionLoops:
         ):
             with f.range(begin, end, 4 * p.lanes, outer=True) as b:
                 f.store(f.as_value(value, kind), f.offset(state, b), 4 * p.lanes)
+
+
+def _dequantized(spec: AttentionSpec) -> AttentionSpec:
+    """The attention that panels compute: keys and values that are codes are rows of f32, a line
+    more than they hold apart: rows a power of two apart would share cache sets."""
+    if not spec.row_bits:
+        return spec
+    key, value = (Operand(DType.f32, (size + 16, 1)) for size in (spec.head_size, spec.value_size))
+    return replace(spec, key=key, value=value, row_bits=0)
+
+
+def _row_bytes(operand: Operand) -> int:
+    stride = operand.strides[-2]
+    assert isinstance(stride, int)
+    return stride * 4
+
+
+def dequantize_block(p: Products, codes: RowCodes) -> Function:
+    """dequantize(source, stride, to, count): `count` rows of codes, `stride` bytes apart, as f32
+    rows of `_dequantized`."""
+    f = p.module.function(
+        p.module.unique("dequantize"),
+        [("ptr noalias readonly", "source"), (I64, "stride"), ("ptr noalias", "to")]
+        + [(I64, "count")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    reader = CodeReader(f, codes, p.lanes)
+    with f.range(0, f.params["count"], unroll=1) as i:
+        row = f.offset(f.params["source"], f.mul(i, f.params["stride"]))
+        pairs, to = reader.load_pairs(row), f.at(f.params["to"], f.mul(i, codes.size + 16), F32)
+        for start in range(0, codes.size, p.lanes):
+            f.store(reader.load(row, start, pairs), f.at(to, start, F32))
+    return f

@@ -46,7 +46,6 @@ class Products:
         self.mixture = self._mixture(target)
         self._score_kernels = VectorMicroKernel(self.scores)
         self._mixture_kernels = VectorMicroKernel(self.mixture)
-        self.frame_bytes = 8 * (1 + spec.runtime_dims)
 
     def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> GemmContext:
         """A product whose right operand is a panel, and whose sums go to one."""

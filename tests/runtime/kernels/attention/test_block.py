@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops.quantization.row_codes import RowCodes, dequantize_rows, quantize_rows
 from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.target import generic_target
@@ -50,6 +51,8 @@ class Case:
     cap: float = 0.0
     # "head": one sink per head; "full": one per head and query; "bare": -inf.
     sink: str = ""
+    # Keys and values are codes of so many bits; 0: floats.
+    bits: int = 0
 
 
 def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], list[int]]:
@@ -61,6 +64,10 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         rng.standard_normal(s).astype(case.dtype.numpy)
         for s in ((m, h, d), (n, shared, d), (n, shared, w))
     ]
+    if case.bits:
+        layouts = (RowCodes(d, case.bits), RowCodes(w, case.bits))
+        data[1:] = [quantize_rows(x, c) for x, c in zip(data[1:], layouts, strict=True)]
+    key, value = (DType.from_numpy(x.dtype) for x in data[1:])
     size = Sizes(case.dynamic)
 
     rows, keys = size(m), size(n)
@@ -86,8 +93,10 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
     spec = AttentionSpec(
         (h,), rows, keys, d, w,
         Operand(case.dtype, (d, h * d, 1)),
-        Operand(case.dtype, (lead * d, shared * d, 1)),
-        Operand(case.dtype, (lead * w, shared * w, 1)),
+        *(
+            Operand(t, (lead * x.shape[-1], shared * x.shape[-1], 1))
+            for t, x in ((key, data[1]), (value, data[2]))
+        ),
         mask,
         Operand(case.dtype, (w, h * w, 1)),
         case.scale,
@@ -97,12 +106,18 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         case.compute_dtype,
         case.cap,
         sink,
+        case.bits,
     )  # fmt: skip
     return spec, data, size.dims
 
 
 def expected(case: Case, data: list[np.ndarray]) -> np.ndarray:
-    q, k, v = (a.astype(np.float64).transpose(1, 0, 2) for a in data[:3])
+    operands = data[:3]
+    if case.bits:
+        sizes = (case.size, case.width)
+        layouts = [RowCodes(n, case.bits) for n in sizes]
+        operands[1:] = [dequantize_rows(x, c) for x, c in zip(data[1:3], layouts, strict=True)]
+    q, k, v = (a.astype(np.float64).transpose(1, 0, 2) for a in operands)
     with np.errstate(all="ignore"):
         x = q @ k.swapaxes(-1, -2) * case.scale
         x = case.cap * np.tanh(x) if case.cap else x

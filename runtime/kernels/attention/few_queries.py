@@ -1,0 +1,339 @@
+"""Few queries against many keys: the lanes are keys for scores, and elements of values for sums.
+
+A panel of queries (block.py) leaves most lanes empty where there are one or few of them, as where a
+decoder reads one token. Here rows of all heads that share keys and values are taken together, so
+that a block of them is read once:
+
+for each tile of keys of a block: turned around, then multiplied by every row of queries
+for each row: mask, largest score, exponentials
+for each row: exponentials times values, added to its sums
+
+A score is one chain over the elements of a key, a sum one chain over the keys, and a total too: the
+order of a panel, so that a row's bits do not depend on which of both ways it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ....ir.dtype import DType
+from ....ir.ops.quantization.row_codes import RowCodes
+from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
+from ....plan.specs.base import Operand
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.values import ELEMENT, F32, I32, I64, Value, constants, vec
+from ...vecmath.exp import exp_falling, tanh
+from ..emit.gather_lanes import gather
+from ..emit.row_codes import CodeReader
+from ..emit.tail_mask import TailMask, tail_mask
+from ..gemm.packing.panels import transpose_square
+
+# Rows of queries that share a block of keys and values, and those of one register tile.
+MAX_ROWS: Final = 16
+_TILE_ROWS: Final = 4
+_MINUS = -float("inf")
+
+
+def most_queries(spec: AttentionSpec, target: Target) -> int:
+    """Up to how many queries per matrix are few: 0 where vectors do not divide a row of keys or
+    values, or where factors are rounded to another type."""
+    lanes = target.lanes(32)
+    divided = spec.head_size % lanes == 0 and spec.value_size % lanes == 0
+    few = lanes // 2 if divided and spec.compute_dtype is None else 0
+    return few if not isinstance(spec.queries, int) or spec.queries <= few else 0
+
+
+@dataclass(frozen=True)
+class FewScratch:
+    """Bytes of the scratch memory: per row its query, sums, scores, largest score and total; a
+    mask, and a tile of keys. `query` and `value`: bytes of a row of them."""
+
+    query: int
+    value: int
+    queries: int
+    sums: int
+    scores: int
+    largest: int
+    totals: int
+    masks: int
+    keys: int
+    total: int
+
+    @classmethod
+    def of(cls, spec: AttentionSpec, lanes: int, turns_masks: bool) -> FewScratch:
+        """The layout for a spec."""
+        query, value, score = spec.head_size * 4, spec.value_size * 4, BLOCK_KEYS * 4
+        sums = MAX_ROWS * query
+        scores = sums + MAX_ROWS * value
+        largest = scores + MAX_ROWS * score
+        totals = largest + MAX_ROWS * 4
+        masks = totals + MAX_ROWS * 4
+        keys = masks + (score if turns_masks else 0)
+        total = keys + spec.head_size * 4 * lanes * 4
+        return cls(query, value, 0, sums, scores, largest, totals, masks, keys, total)
+
+
+class FewQueries:
+    """Functions for up to MAX_ROWS rows against one block of keys."""
+
+    def __init__(self, spec: AttentionSpec, target: Target, module: Module) -> None:
+        self.spec, self.module, self.lanes = spec, module, target.lanes(32)
+        self.kind, self.registers = vec(F32, self.lanes), target.registers
+        self.layout = FewScratch.of(spec, self.lanes, spec.mask is not None)
+        self.tile = 4 * self.lanes
+        self.turn_keys = self._write_turn_keys()
+        self.score = [self._write_scores(q) for q in range(1, _TILE_ROWS + 1)]
+        self.softmax = self._write_softmax()
+        if spec.mask is not None:
+            self.copy_mask = self._write_copy_mask(spec.mask)
+        self.mix = [self._write_mixture(q) for q in range(1, _TILE_ROWS + 1)]
+
+    def function(self, name: str, params: list[tuple[str, str]]) -> Function:
+        """An internal function of the module."""
+        return self.module.function(
+            self.module.unique(name), params, attributes="nounwind noinline", linkage="internal"
+        )
+
+    def chunks(self, f: Function, rows: Value, call: Callable[[int, Value], None]) -> None:
+        """call(q, first row): chunks of q rows that cover `rows`."""
+        full = f.mul(f.udiv(rows, _TILE_ROWS), _TILE_ROWS)
+        with f.range(0, full, _TILE_ROWS, outer=True) as row:
+            call(_TILE_ROWS, row)
+        for q in range(1, _TILE_ROWS):
+            with f.if_(f.icmp("eq", f.sub(rows, full), q)):
+                call(q, full)
+
+    def load(
+        self, f: Function, operand: Operand, codes: RowCodes | None, row: Value
+    ) -> Callable[[int], Value]:
+        """What gives a vector of f32 from element `start` on of the row at an address."""
+        if codes is not None:
+            reader = CodeReader(f, codes, self.lanes)
+            pairs = reader.load_pairs(row)
+            return lambda start: reader.load(row, start, pairs)
+        element = ELEMENT[operand.dtype.value]
+        kind = vec(element, self.lanes)
+        return lambda start: f.cast(f.load(kind, f.at(row, start, element)), F32)
+
+    # -- scores -------------------------------------------------------------------------------
+
+    def _write_turn_keys(self) -> Function:
+        """turn_keys(source, stride, to, count): `count` keys, `stride` bytes apart, as rows of one
+        element each of a tile of keys. The last key fills up the tile."""
+        spec, lanes = self.spec, self.lanes
+        f = self.function(
+            "turn_keys",
+            [("ptr noalias readonly", "source"), (I64, "stride"), ("ptr noalias", "to")]
+            + [(I64, "count")],
+        )
+        last = f.sub(f.params["count"], 1)
+        with f.range(0, f.params["count"], lanes, outer=True) as key:
+            rows: list[Callable[[int], Value]] = []
+            for i in range(lanes):
+                at = f.mul(f.smin(f.add(key, i), last), f.params["stride"])
+                source = f.offset(f.params["source"], at)
+                rows.append(self.load(f, spec.key, spec.codes[0], source))
+            for start in range(0, spec.head_size, lanes):
+                turned = transpose_square(f, [row(start) for row in rows])
+                for d, x in enumerate(turned):
+                    to = f.at(f.params["to"], f.add(key, (start + d) * self.tile), F32)
+                    f.store(x, to, 4 * lanes)
+        return f
+
+    def _write_scores(self, q: int) -> Function:
+        """scores(queries, keys, to): q rows of queries times the keys of a tile."""
+        spec, lanes = self.spec, self.lanes
+        f = self.function(
+            f"few_scores_{q}",
+            [("ptr noalias readonly", "queries"), ("ptr noalias readonly", "keys")]
+            + [("ptr noalias", "to")],
+        )
+        across = 4 if q * 4 + q < self.registers else 2
+        for first in range(0, 4, across):
+            sums = [[f.var(self.kind, 0.0) for _ in range(across)] for _ in range(q)]
+            with f.range(0, spec.head_size, unroll=2) as d:
+                at = f.add(f.mul(d, self.tile), first * lanes)
+                keys = [
+                    f.load(self.kind, f.at(f.params["keys"], f.add(at, v * lanes), F32), 4 * lanes)
+                    for v in range(across)
+                ]
+                for i, row in enumerate(sums):
+                    x = f.load(F32, f.at(f.params["queries"], f.add(d, i * spec.head_size), F32))
+                    wide = f.splat(x, lanes)
+                    for s, k in zip(row, keys, strict=True):
+                        s.set(f.fma(k, wide, s.get()))
+            for i, row in enumerate(sums):
+                for v, s in enumerate(row):
+                    at = i * BLOCK_KEYS + (first + v) * lanes
+                    f.store(s.get(), f.at(f.params["to"], at, F32), 4 * lanes)
+        return f
+
+    # -- softmax ------------------------------------------------------------------------------
+
+    def _write_softmax(self) -> Function:
+        """softmax(scratch, row, mask, last, count): the scores of a row become exponentials, and
+        what it has so far is relative to the largest score from now on. mask: a mask as f32; last:
+        the last key of the block that the row sees."""
+        spec, lanes, layout = self.spec, self.lanes, self.layout
+        f = self.function(
+            "few_softmax",
+            [("ptr noalias", "scratch"), (I64, "row"), ("ptr noalias readonly", "mask")]
+            + [(I64, "last"), (I64, "count")],
+        )
+        scratch, row = f.params["scratch"], f.params["row"]
+        scores = f.offset(scratch, f.add(f.mul(row, BLOCK_KEYS * 4), layout.scores))
+        sums = f.offset(scratch, f.add(f.mul(row, layout.value), layout.sums))
+        largest, total = (
+            f.offset(scratch, f.add(f.mul(row, 4), at)) for at in (layout.largest, layout.totals)
+        )
+        ramp = constants(range(lanes), I32)
+        last = f.smin(f.params["last"], f.sub(f.params["count"], 1))
+        limit = f.splat(f.cast(f.smax(last, -1), I32), lanes)
+        found = f.var(self.kind, _MINUS)
+        with f.range(0, f.params["count"], lanes, unroll=1) as key:
+            x = f.load(self.kind, f.at(scores, key, F32), 4 * lanes)
+            x = self._mask_scores(f, x, f.at(f.params["mask"], key, F32))
+            index = f.add(f.splat(f.cast(key, I32), lanes), ramp)
+            x = f.select(f.icmp("sgt", index, limit), _MINUS, x)
+            f.store(x, f.at(scores, key, F32), 4 * lanes)
+            found.set(f.max_or(x, found.get()))
+        before = f.load(F32, largest)
+        now = f.max_or(f.reduce("max_or", found.get()), before)
+        f.store(now, largest)
+        # While nothing is visible there is nothing to be relative to; -inf minus itself is NaN.
+        base = f.select(f.fcmp("oeq", now, _MINUS), 0.0, now)
+        factor = exp_falling(f, f.splat(f.fsub(before, base), lanes))
+        f.store(f.fmul(f.load(F32, total), f.extract(factor, 0)), total)
+        with f.range(0, spec.value_size, lanes, unroll=1) as d:
+            at = f.at(sums, d, F32)
+            f.store(f.fmul(f.load(self.kind, at, 4 * lanes), factor), at, 4 * lanes)
+        shift = f.splat(base, lanes)
+        with f.range(0, f.params["count"], lanes, unroll=1) as key:
+            at = f.at(scores, key, F32)
+            x = f.load(self.kind, at, 4 * lanes)
+            f.store(exp_falling(f, f.fsub(x, shift)), at, 4 * lanes)
+        return f
+
+    def _mask_scores(self, f: Function, x: Value, mask: Value) -> Value:
+        """x of scores: scaled, with the mask at an address."""
+        spec = self.spec
+        if spec.softcap:
+            x = tanh(f, f.fmul(x, spec.scale))
+        scale = spec.softcap or spec.scale
+        if spec.mask is None:
+            return f.fmul(x, scale)
+        given = f.load(self.kind, mask, 4 * self.lanes)
+        if spec.mask.dtype is DType.boolean:
+            return f.select(f.fcmp("une", given, 0.0), f.fmul(x, scale), spec.masked_value)
+        return f.fma(x, scale, given)
+
+    def _write_copy_mask(self, mask: Operand) -> Function:
+        """copy_mask(source, stride, to, count): `count` elements of a row of the mask, `stride`
+        elements apart, as f32 (booleans: 1 or 0)."""
+        lanes, element = self.lanes, ELEMENT[mask.dtype.value]
+        f = self.function(
+            "copy_mask",
+            [("ptr noalias readonly", "source"), (I64, "stride"), ("ptr noalias", "to")]
+            + [(I64, "count")],
+        )
+        stride, count = f.params["stride"], f.params["count"]
+
+        def copy(key: Value, tail: TailMask | None, *, dense: bool) -> None:
+            at = f.at(f.params["source"], f.mul(key, stride), element)
+            x = (
+                f.load(vec(element, lanes), at)
+                if dense
+                else gather(f, element, lanes, at, stride, tail)
+            )
+            f.store(f.cast(x, F32, signed_=False), f.at(f.params["to"], key, F32), 4 * lanes)
+
+        full = f.mul(f.udiv(count, lanes), lanes)
+        with f.if_(f.icmp("eq", stride, 1)) as branch:
+            with f.range(0, full, lanes, unroll=1) as key:
+                copy(key, None, dense=True)
+            branch.else_()
+            with f.range(0, full, lanes, unroll=1) as key:
+                copy(key, None, dense=False)
+        with f.if_(f.icmp("slt", full, count)):
+            copy(full, tail_mask(f, lanes, f.sub(count, full)), dense=False)
+        return f
+
+    # -- mixture ------------------------------------------------------------------------------
+
+    def _write_mixture(self, q: int) -> Function:
+        """mixture(values, stride, weights, sums, totals, count): add `count` values, `stride` bytes
+        apart, times the exponentials of q rows to their sums, and these to their totals."""
+        spec, lanes = self.spec, self.lanes
+        f = self.function(
+            f"few_mixture_{q}",
+            [("ptr noalias readonly", "values"), (I64, "stride")]
+            + [("ptr noalias readonly", "weights"), ("ptr noalias", "sums")]
+            + [("ptr noalias", "totals"), (I64, "count")],
+        )
+        vectors = spec.value_size // lanes
+        across = max(1, min(8, (self.registers - 4) // q))
+        pieces = -(-vectors // across)
+        for piece in range(pieces):
+            starts = range(piece * vectors // pieces, (piece + 1) * vectors // pieces)
+            self._add_piece(f, q, [v * lanes for v in starts], adds_totals=piece == 0)
+        return f
+
+    def _add_piece(self, f: Function, q: int, starts: Sequence[int], *, adds_totals: bool) -> None:
+        """The sums of q rows at some elements of the values."""
+        spec, lanes = self.spec, self.lanes
+        addresses = [
+            [f.at(f.params["sums"], i * spec.value_size + d, F32) for d in starts] for i in range(q)
+        ]
+        sums = [[f.var(self.kind, f.load(self.kind, a, 4 * lanes)) for a in row]
+                for row in addresses]  # fmt: skip
+        places = [f.at(f.params["totals"], i, F32) for i in range(q)]
+        totals = [f.var(F32, f.load(F32, a)) for a in places] if adds_totals else []
+        with f.range(0, f.params["count"], unroll=1) as key:
+            row = f.offset(f.params["values"], f.mul(key, f.params["stride"]))
+            load = self.load(f, spec.value, spec.codes[1], row)
+            values = [load(d) for d in starts]
+            for i, chains in enumerate(sums):
+                x = f.load(F32, f.at(f.params["weights"], f.add(key, i * BLOCK_KEYS), F32))
+                if adds_totals:
+                    totals[i].set(f.fadd(totals[i].get(), x))
+                wide = f.splat(x, lanes)
+                for s, v in zip(chains, values, strict=True):
+                    s.set(f.fma(v, wide, s.get()))
+        for row, chains in zip(addresses, sums, strict=True):
+            for a, s in zip(row, chains, strict=True):
+                f.store(s.get(), a, 4 * lanes)
+        for a, t in zip(places, totals, strict=False):
+            f.store(t.get(), a)
+
+
+def copy_query(few: FewQueries, f: Function, address: Value, row: Value, scratch: Value) -> None:
+    """Store a query as f32 in a row of the scratch memory, whose sums begin with nothing."""
+    spec, lanes, layout = few.spec, few.lanes, few.layout
+    element = ELEMENT[spec.query.dtype.value]
+    to = f.offset(scratch, f.mul(row, layout.query))
+    with f.range(0, spec.head_size, lanes, unroll=1) as d:
+        x = f.load(vec(element, lanes), f.at(address, d, element))
+        f.store(f.cast(x, F32), f.at(to, d, F32), 4 * lanes)
+    sums = f.offset(scratch, f.add(f.mul(row, layout.value), layout.sums))
+    with f.range(0, spec.value_size, lanes, unroll=1) as d:
+        f.store(f.as_value(0.0, few.kind), f.at(sums, d, F32), 4 * lanes)
+
+
+def store_row(
+    few: FewQueries, f: Function, row: Value, scratch: Value, to: Value, none: Value
+) -> None:
+    """Write a row's sums divided by its total. none: there are no keys at all."""
+    spec, lanes, layout = few.spec, few.lanes, few.layout
+    total = f.load(F32, f.offset(scratch, f.add(f.mul(row, 4), layout.totals)))
+    empty = f.fcmp("oeq", total, 0.0)
+    if not spec.zero_masked_rows:
+        empty = f.and_(empty, none)
+    factor = f.splat(f.select(empty, 0.0, f.fdiv(1.0, total)), lanes)
+    element = ELEMENT[spec.out.dtype.value]
+    sums = f.offset(scratch, f.add(f.mul(row, layout.value), layout.sums))
+    with f.range(0, spec.value_size, lanes, unroll=1) as d:
+        x = f.fmul(f.load(few.kind, f.at(sums, d, F32), 4 * lanes), factor)
+        f.store(f.cast(x, element), f.at(to, d, element))
