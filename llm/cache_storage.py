@@ -1,8 +1,10 @@
-"""Store keys and values of a decoder in fewer bits: f16 or bf16.
+"""Store keys and values of a decoder in fewer bits: f16, bf16, or codes of 8 or 4 bits.
 
 A variable that a Concat extends becomes one of the narrow type. New rows are converted before they
 are appended, and what reads keys or values reads a conversion of the variable: attention makes it
 block by block where it reads them (compiler/lowering/schedule/fusion.py), so no copy in f32 exists.
+Codes are rows of u8, one per token and head, each with its scales
+(ir/ops/quantization/row_codes.py).
 """
 
 from __future__ import annotations
@@ -16,14 +18,17 @@ from ..ir.errors import UnsupportedOperationError, UsageError
 from ..ir.graph import Graph, Use, Value
 from ..ir.infer import infer_graph
 from ..ir.op import Op
-from ..ir.ops import Assign, Concat, Convert, Gather, ReadValue
+from ..ir.ops import Assign, Concat, Convert, DequantizeRows, Gather, QuantizeRows, ReadValue
+from ..ir.ops.quantization.row_codes import ROW_MULTIPLE, RowCodes
 from ..ir.types import TensorType
+from ..plan.specs.attention import AttentionSpec
 
 if TYPE_CHECKING:
     from ..api import CompiledModel
 
-KVCache = Literal["f32", "f16", "bf16"]
+KVCache = Literal["f32", "f16", "bf16", "u8", "u4"]
 FORMS: Final = get_args(KVCache)
+_CODE_BITS: Final = {"u8": 8, "u4": 4}
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ def store_cache(model: Model, form: KVCache) -> Model:
             fix="use kv_cache='f32'",
         )
     for cache in caches:
-        _convert_cache(graph, cache, DType(form))
+        _convert_cache(graph, cache, _choose_conversion(graph, cache, form))
     infer_graph(graph)
     return Model(graph)
 
@@ -62,11 +67,12 @@ def require_cache_reads(net: CompiledModel, form: KVCache) -> None:
     in f32 for each token would cost more than the form saves."""
     if form == "f32":
         return
-    plan = net.plan
-    specs = [step.spec for step in plan.kernel_steps() if step.spec.family == "attention"]
-    read = sum(o.dtype is DType(form) for s in specs for o in s.operands()[1:3])
+    plan, bits = net.plan, _CODE_BITS.get(form, 0)
+    dtype = DType.u8 if bits else DType(form)
+    specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, AttentionSpec)]
+    read = sum(s.row_bits == bits and o.dtype is dtype for s in specs for o in (s.key, s.value))
     types = [plan.slots[v.slot] for v in plan.variables]
-    stored = sum(isinstance(t, TensorType) and t.dtype is DType(form) for t in types)
+    stored = sum(isinstance(t, TensorType) and t.dtype is dtype for t in types)
     if read < stored:
         raise UnsupportedOperationError(
             "attention of this model does not read a cache of this form",
@@ -101,9 +107,40 @@ def _match_cache(graph: Graph, assign: int) -> _Cache | None:
     return _Cache(read, past, grown, assign)
 
 
-def _convert_cache(graph: Graph, cache: _Cache, dtype: DType) -> None:
-    def convert(value: Value, to: DType) -> Value:
-        return Value(graph.add(Convert(to), [value], name=graph.node(value.node).name))
+@dataclass(frozen=True)
+class _Conversion:
+    """How values are narrowed and widened; the stored type, and the bytes of a stored row of codes
+    (None: as many elements as there are values)."""
+
+    narrow: Op
+    widen: Op
+    dtype: DType
+    row: int | None = None
+
+
+def _choose_conversion(graph: Graph, cache: _Cache, form: str) -> _Conversion:
+    bits = _CODE_BITS.get(form)
+    if bits is None:
+        dtype = DType(form)
+        return _Conversion(Convert(dtype), Convert(DType.f32), dtype)
+    shape, op = graph.tensor(Value(cache.concat)).shape, graph.op(cache.concat)
+    size = shape[-1] if shape else None
+    layout = RowCodes(size, bits) if isinstance(size, int) else None
+    assert isinstance(op, Concat)
+    if layout is None or not layout.is_valid or shape is None or op.axis in (-1, len(shape) - 1):
+        raise UnsupportedOperationError(
+            "keys or values of this model have no codes of this form",
+            where=graph.node(cache.read).name,
+            got=f"kv_cache={form!r} for rows of {size}",
+            expected=f"heads of a size that {ROW_MULTIPLE[bits]} divides",
+            fix="use kv_cache='f16'",
+        )
+    return _Conversion(QuantizeRows(bits), DequantizeRows(bits), DType.u8, layout.nbytes)
+
+
+def _convert_cache(graph: Graph, cache: _Cache, conversion: _Conversion) -> None:
+    def convert(value: Value, by: Op) -> Value:
+        return Value(graph.add(by, [value], name=graph.node(value.node).name))
 
     uses = [u for u in graph.uses(Value(cache.concat)) if u.node != cache.assign]
     uses += graph.uses(Value(cache.assign))
@@ -111,16 +148,26 @@ def _convert_cache(graph: Graph, cache: _Cache, dtype: DType) -> None:
     op = graph.op(cache.read)
     assert isinstance(op, ReadValue)
     inputs = graph.inputs(cache.read)
-    first = [] if not inputs or inputs[0] is None else [convert(inputs[0], dtype)]
-    narrow = ReadValue(op.variable_id, dtype, op.variable_shape)
+    first = [] if not inputs or inputs[0] is None else [convert(inputs[0], conversion.narrow)]
+    shape = op.variable_shape
+    if conversion.row is not None:
+        shape = _replace_last_size(shape, conversion.row)
+    narrow = ReadValue(op.variable_id, conversion.dtype, shape)
     _replace(graph, cache.read, narrow, first)
     fresh = graph.input(cache.concat, 1)
-    graph.connect(convert(fresh, dtype), Use(cache.concat, 1))
+    graph.connect(convert(fresh, conversion.narrow), Use(cache.concat, 1))
     for value, listed in ((Value(cache.concat), uses), (cache.past, past_uses)):
         if listed:
-            wide = convert(value, DType.f32)
+            wide = convert(value, conversion.widen)
             for use in listed:
                 graph.connect(wide, use)
+
+
+def _replace_last_size(text: str, size: int) -> str:
+    """OpenVINO's text of a shape with another last size; `...` stays."""
+    if text.strip().strip("[]").strip() == "...":
+        return text
+    return ",".join([*text.strip().strip("[]").split(",")[:-1], str(size)])
 
 
 def _replace(graph: Graph, node: int, op: Op, inputs: list[Value]) -> None:

@@ -10,6 +10,7 @@ from ...legality import head_size_failure
 from ...strided_view import View, are_equal, broadcast_to, coalesce
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import RegionLowering
+from ..schedule.fusion import row_bits
 from .matmul import rounded_factors
 from .recurrent import copy_contiguous
 
@@ -38,11 +39,13 @@ def lower_attention(lowering: RegionLowering, node: int, op: Attention) -> None:
     )
     # Keys are as wide as queries; where inference does not know how wide, a run reads their shape.
     keys, size = key.shape[-2], query.shape[-1]
+    bits = _absorbed_bits(lowering, node)
+    widths = (key.shape[-1], value.shape[-1]) if bits else (size, width)
     given, sink = (*inputs[3:], None, None)[:2]
     views = [
         broadcast_to(query, (*batch, rows, size)),
-        broadcast_to(key, (*batch, keys, size)),
-        broadcast_to(value, (*batch, keys, width)),
+        broadcast_to(key, (*batch, keys, widths[0])),
+        broadcast_to(value, (*batch, keys, widths[1])),
         *([] if given is None else [broadcast_to(lowering.view(given), (*batch, rows, keys))]),
         *([] if sink is None else [broadcast_to(lowering.view(sink), (*batch, rows, 1))]),
         out,
@@ -86,11 +89,20 @@ def lower_attention(lowering: RegionLowering, node: int, op: Attention) -> None:
         softcap=op.cap,
         compute_dtype=rounded_factors(lowering.options, dtype),
         sink=None if sink is None else walked[-2],
+        row_bits=bits,
     )
     work = product([*axes, rows, keys, size + width]) // lowering.target.lanes(32) + 1
     lowering.region.kernel(spec, sizes, views, work, name, lowering.sources(node))
     if out is not result:
         lowering.copy(out, result, name, lowering.sources(node))
+
+
+def _absorbed_bits(lowering: RegionLowering, node: int) -> int:
+    """The bits of the codes that an attention dequantizes itself, or 0."""
+    makers = {lowering.graph.input(node, port).node for port in (1, 2)}
+    if not makers <= lowering.fusion.absorbed:
+        return 0
+    return row_bits(lowering.graph, node)
 
 
 def make_rows_contiguous(lowering: RegionLowering, view: View, name: str) -> View:

@@ -6,7 +6,8 @@
 - A softmax, normalisation or reduction takes elementwise producers that it alone reads into its
   prologue ("absorbed").
 - Conversions that only matrix products read, also reshaped or transposed, are made as these pack
-  their operands ("absorbed" too). So are those of keys and values that only attention reads.
+  their operands ("absorbed" too). So are those of keys and values that only attention reads, and
+  their rows of codes are dequantized there.
 
 Residual additions, casts and masks so never touch memory of their own. The graph is not changed:
 this is the plan's business, not the model's meaning.
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from ....ir.dims import eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
-from ....ir.ops import Constant
+from ....ir.ops import Constant, DequantizeRows
 from ....ir.types import TensorType
 from ....plan.packing.panel_params import CONVERTIBLE
 from ...legality import EPILOGUE_ANCHORS, NATIVE, is_elementwise
@@ -85,6 +86,8 @@ def decide_fusion(graph: Graph, native: Mapping[int, bool], home: Mapping[int, i
             _absorb(graph, graph.input(node, 0), native, home, fusion, depth=4, once=once)
         elif native.get(node, False) and kind == "Convert":
             _absorb_conversion(graph, node, native, home, fusion)
+        elif native.get(node, False) and kind == "DequantizeRows":
+            _absorb_rows(graph, node, native, home, fusion)
     skipped, absorbed = frozenset(fusion.skipped), frozenset(fusion.absorbed)
     return Fusion(fusion.epilogues, fusion.anchor_of, skipped, absorbed)
 
@@ -166,6 +169,28 @@ def _absorb_conversion(
     products = all(native.get(r, False) and graph.op(r).kind in PRODUCTS for r in readers)
     if products and uses[0].port < 2 and all(home[r] == home[node] for r in readers):
         fusion.absorbed.add(node)
+
+
+def _absorb_rows(
+    graph: Graph, node: int, native: Mapping[int, bool], home: Mapping[int, int], fusion: _Chains
+) -> None:
+    """Leave rows of codes to attention, if nothing else reads them, and it reads both of its
+    operands as codes of the same bits."""
+    for use in graph.uses(Value(node)):
+        if not native.get(use.node, False) or home[use.node] != home[node]:
+            return
+        if graph.op(use.node).kind != "Attention" or use.port not in (1, 2):
+            return
+        if row_bits(graph, use.node) == 0:
+            return
+    fusion.absorbed.add(node)
+
+
+def row_bits(graph: Graph, attention: int) -> int:
+    """The bits of the codes that make both keys and values of an attention, or 0."""
+    found = [graph.op(graph.input(attention, port).node) for port in (1, 2)]
+    bits = {op.bits if isinstance(op, DequantizeRows) else 0 for op in found}
+    return bits.pop() if len(bits) == 1 else 0
 
 
 def _readers(

@@ -38,6 +38,7 @@ from .match_scores import (
     match_scale,
 )
 from .scales import merge_scales, scale_masked_scores, scale_queries
+from .sink_dequantize_rows import sink_dequantize_rows
 
 # Operations that only move elements: a scale may as well be applied behind them.
 _MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze"})
@@ -205,6 +206,7 @@ _RULES = (
     op_rule("fuse_products", (MatMul,), fuse_products),
     op_rule("absorb_scale", (Attention,), absorb_scale),
     op_rule("share_heads", (Attention,), share_heads),
+    Rule("sink_dequantize_rows", ("Unsqueeze", "Transpose", "Reshape"), sink_dequantize_rows),
 )
 
 fuse_attention = Pass("fuse_attention", lambda options: _RULES)
