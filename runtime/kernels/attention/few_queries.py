@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
-from ....ir.ops.quantization.row_codes import RowCodes
 from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
 from ....plan.specs.base import Operand
 from ....plan.target import Target
@@ -106,18 +105,6 @@ class FewQueries:
             with f.if_(f.icmp("eq", f.sub(rows, full), q)):
                 call(q, full)
 
-    def load(
-        self, f: Function, operand: Operand, codes: RowCodes | None, row: Value
-    ) -> Callable[[int], Value]:
-        """What gives a vector of f32 from element `start` on of the row at an address."""
-        if codes is not None:
-            reader = CodeReader(f, codes, self.lanes)
-            pairs = reader.load_pairs(row)
-            return lambda start: reader.load(row, start, pairs)
-        element = ELEMENT[operand.dtype.value]
-        kind = vec(element, self.lanes)
-        return lambda start: f.cast(f.load(kind, f.at(row, start, element)), F32)
-
     # -- scores -------------------------------------------------------------------------------
 
     def _write_turn_keys(self) -> Function:
@@ -129,18 +116,29 @@ class FewQueries:
             [("ptr noalias readonly", "source"), (I64, "stride"), ("ptr noalias", "to")]
             + [(I64, "count")],
         )
-        last = f.sub(f.params["count"], 1)
+        last, element = f.sub(f.params["count"], 1), ELEMENT[spec.key.dtype.value]
+        codes = spec.codes[0]
+        reader = None if codes is None else CodeReader(f, codes, lanes)
         with f.range(0, f.params["count"], lanes, outer=True) as key:
-            rows: list[Callable[[int], Value]] = []
+            rows: list[Value] = []
             for i in range(lanes):
                 at = f.mul(f.smin(f.add(key, i), last), f.params["stride"])
-                source = f.offset(f.params["source"], at)
-                rows.append(self.load(f, spec.key, spec.codes[0], source))
-            for start in range(0, spec.head_size, lanes):
-                turned = transpose_square(f, [row(start) for row in rows])
-                for d, x in enumerate(turned):
-                    to = f.at(f.params["to"], f.add(key, (start + d) * self.tile), F32)
-                    f.store(x, to, 4 * lanes)
+                rows.append(f.offset(f.params["source"], at))
+
+            def store(start: Value, columns: Sequence[Value], key: Value = key) -> None:
+                for d, x in enumerate(columns):
+                    at = f.add(f.mul(f.add(start, d), self.tile), key)
+                    f.store(x, f.at(f.params["to"], at, F32), 4 * lanes)
+
+            if reader is not None:
+                for segment in reader.segments:
+                    pair = reader.load_pairs_of_rows(rows, segment.group)
+                    with f.range(segment.start, segment.end, lanes, outer=True) as start:
+                        store(start, reader.load_square(rows, start, segment, pair))
+            else:
+                with f.range(0, spec.head_size, lanes, outer=True) as start:
+                    square = [f.load(vec(element, lanes), f.at(r, start, element)) for r in rows]
+                    store(start, transpose_square(f, [f.cast(x, F32) for x in square]))
         return f
 
     def _write_scores(self, q: int) -> Function:
@@ -151,20 +149,20 @@ class FewQueries:
             [("ptr noalias readonly", "queries"), ("ptr noalias readonly", "keys")]
             + [("ptr noalias", "to")],
         )
-        across = 4 if q * 4 + q < self.registers else 2
+        # Sums, elements of queries, and one vector of keys.
+        across = 4 if q * 4 + q + 1 <= self.registers else 2
         for first in range(0, 4, across):
             sums = [[f.var(self.kind, 0.0) for _ in range(across)] for _ in range(q)]
-            with f.range(0, spec.head_size, unroll=2) as d:
-                at = f.add(f.mul(d, self.tile), first * lanes)
-                keys = [
-                    f.load(self.kind, f.at(f.params["keys"], f.add(at, v * lanes), F32), 4 * lanes)
-                    for v in range(across)
-                ]
-                for i, row in enumerate(sums):
-                    x = f.load(F32, f.at(f.params["queries"], f.add(d, i * spec.head_size), F32))
-                    wide = f.splat(x, lanes)
-                    for s, k in zip(row, keys, strict=True):
-                        s.set(f.fma(k, wide, s.get()))
+            with f.range(0, spec.head_size, unroll=1) as d:
+                wide: list[Value] = []
+                for i in range(q):
+                    at = f.add(d, i * spec.head_size)
+                    wide.append(f.splat(f.load(F32, f.at(f.params["queries"], at, F32)), lanes))
+                for v in range(across):
+                    at = f.add(f.mul(d, self.tile), (first + v) * lanes)
+                    k = f.load(self.kind, f.at(f.params["keys"], at, F32), 4 * lanes)
+                    for row, x in zip(sums, wide, strict=True):
+                        row[v].set(f.fma(k, x, row[v].get()))
             for i, row in enumerate(sums):
                 for v, s in enumerate(row):
                     at = i * BLOCK_KEYS + (first + v) * lanes
@@ -273,15 +271,27 @@ class FewQueries:
             + [("ptr noalias readonly", "weights"), ("ptr noalias", "sums")]
             + [("ptr noalias", "totals"), (I64, "count")],
         )
+        totals = [f.at(f.params["totals"], i, F32) for i in range(q)]
+        chains = [f.var(F32, f.load(F32, a)) for a in totals]
+        with f.range(0, f.params["count"], unroll=4) as key:
+            for i, chain in enumerate(chains):
+                chain.set(f.fadd(chain.get(), self._load_weight(f, key, i)))
+        for a, chain in zip(totals, chains, strict=True):
+            f.store(chain.get(), a)
+        # Sums, weights, and one vector of values, which codes need a scale and a minimum for.
+        others = q + (3 if spec.row_bits else 1)
         vectors = spec.value_size // lanes
-        across = max(1, min(8, (self.registers - 4) // q))
+        across = max(1, min(8, (self.registers - others) // q))
         pieces = -(-vectors // across)
         for piece in range(pieces):
             starts = range(piece * vectors // pieces, (piece + 1) * vectors // pieces)
-            self._add_piece(f, q, [v * lanes for v in starts], adds_totals=piece == 0)
+            self._add_piece(f, q, [v * lanes for v in starts])
         return f
 
-    def _add_piece(self, f: Function, q: int, starts: Sequence[int], *, adds_totals: bool) -> None:
+    def _load_weight(self, f: Function, key: Value, row: int) -> Value:
+        return f.load(F32, f.at(f.params["weights"], f.add(key, row * BLOCK_KEYS), F32))
+
+    def _add_piece(self, f: Function, q: int, starts: Sequence[int]) -> None:
         """The sums of q rows at some elements of the values."""
         spec, lanes = self.spec, self.lanes
         addresses = [
@@ -289,24 +299,28 @@ class FewQueries:
         ]
         sums = [[f.var(self.kind, f.load(self.kind, a, 4 * lanes)) for a in row]
                 for row in addresses]  # fmt: skip
-        places = [f.at(f.params["totals"], i, F32) for i in range(q)]
-        totals = [f.var(F32, f.load(F32, a)) for a in places] if adds_totals else []
         with f.range(0, f.params["count"], unroll=1) as key:
             row = f.offset(f.params["values"], f.mul(key, f.params["stride"]))
-            load = self.load(f, spec.value, spec.codes[1], row)
-            values = [load(d) for d in starts]
-            for i, chains in enumerate(sums):
-                x = f.load(F32, f.at(f.params["weights"], f.add(key, i * BLOCK_KEYS), F32))
-                if adds_totals:
-                    totals[i].set(f.fadd(totals[i].get(), x))
-                wide = f.splat(x, lanes)
-                for s, v in zip(chains, values, strict=True):
-                    s.set(f.fma(v, wide, s.get()))
+            load = self._open_value(f, row)
+            wide = [f.splat(self._load_weight(f, key, i), lanes) for i in range(q)]
+            for n, start in enumerate(starts):
+                v = load(start)
+                for chains, x in zip(sums, wide, strict=True):
+                    chains[n].set(f.fma(v, x, chains[n].get()))
         for row, chains in zip(addresses, sums, strict=True):
             for a, s in zip(row, chains, strict=True):
                 f.store(s.get(), a, 4 * lanes)
-        for a, t in zip(places, totals, strict=False):
-            f.store(t.get(), a)
+
+    def _open_value(self, f: Function, row: Value) -> Callable[[int], Value]:
+        """What gives a vector of f32 from element `start` on of the value at an address."""
+        codes = self.spec.codes[1]
+        if codes is not None:
+            reader = CodeReader(f, codes, self.lanes)
+            pairs = reader.load_pairs(row)
+            return lambda start: reader.load(row, start, pairs)
+        element = ELEMENT[self.spec.value.dtype.value]
+        kind = vec(element, self.lanes)
+        return lambda start: f.cast(f.load(kind, f.at(row, start, element)), F32)
 
 
 def copy_query(few: FewQueries, f: Function, address: Value, row: Value, scratch: Value) -> None:
