@@ -12,6 +12,7 @@ from ..ir.limits.format_bytes import format_size
 from ..ir.ops.quantization.integer_products import BYTES
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
 from ..plan.specs import SPECS
+from ..plan.specs.attention import AttentionSpec
 from ..plan.specs.base import Spec
 from .rewrite.trace import Trace
 
@@ -39,6 +40,8 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     if plan.variables:
         named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
         lines.append(f"variables  {len(plan.variables)}: {named}")
+        if cache := _describe_cache(plan):
+            lines.append(f"cache      {cache}")
     loops = Counter(s.kind for s in plan.control_steps() if s.kind in (LOOP, BRANCH))
     if loops:
         lines.append(f"control    {_format_counts(loops)}, native")
@@ -76,6 +79,24 @@ def _describe_compressed(plan: Plan) -> str:
         size = constant.dtype.nbytes(math.prod(constant.shape))
         sizes.setdefault(constant.dtype, []).append(size)
     return ", ".join(f"{len(s)} {d} weights ({format_size(sum(s))})" for d, s in sizes.items())
+
+
+def _describe_cache(plan: Plan) -> str:
+    """In which forms attention of a model with variables reads keys and values."""
+    found = count_cache_reads(plan)
+    return ", ".join(f"{form} in {n} reads of keys or values" for form, n in found.items())
+
+
+def count_cache_reads(plan: Plan) -> Counter[str]:
+    """How many operands attention reads as keys or values of each form: a type, or u8 or u4 for
+    codes of so many bits."""
+    specs = [s.spec for s in plan.kernel_steps()]
+    found = Counter[str]()
+    for spec in specs:
+        if isinstance(spec, AttentionSpec):
+            codes = f"u{spec.row_bits}" if spec.row_bits else ""
+            found.update(codes or str(o.dtype) for o in (spec.key, spec.value))
+    return found
 
 
 def describe_activations(plan: Plan) -> str:

@@ -4,7 +4,7 @@ A variable that a Concat extends becomes one of the narrow type. New rows are co
 are appended, and what reads keys or values reads a conversion of the variable: attention makes it
 block by block where it reads them (compiler/lowering/schedule/fusion.py), so no copy in f32 exists.
 Codes are rows of u8, one per token and head, each with its scales
-(ir/ops/quantization/row_codes.py).
+(ir/row_codes.py).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from ..compiler.model import Model
+from ..compiler.report import count_cache_reads
 from ..ir.dtype import DType
 from ..ir.errors import UnsupportedOperationError, UsageError
 from ..ir.graph import Graph, Use, Value
 from ..ir.infer import infer_graph
 from ..ir.op import Op
 from ..ir.ops import Assign, Concat, Convert, DequantizeRows, Gather, QuantizeRows, ReadValue
-from ..ir.ops.quantization.row_codes import ROW_MULTIPLE, RowCodes
+from ..ir.row_codes import ROW_MULTIPLE, RowCodes
 from ..ir.types import TensorType
-from ..plan.specs.attention import AttentionSpec
 
 if TYPE_CHECKING:
     from ..api import CompiledModel
@@ -67,10 +67,8 @@ def require_cache_reads(net: CompiledModel, form: KVCache) -> None:
     in f32 for each token would cost more than the form saves."""
     if form == "f32":
         return
-    plan, bits = net.plan, _CODE_BITS.get(form, 0)
-    dtype = DType.u8 if bits else DType(form)
-    specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, AttentionSpec)]
-    read = sum(s.row_bits == bits and o.dtype is dtype for s in specs for o in (s.key, s.value))
+    plan, dtype = net.plan, DType.u8 if form in _CODE_BITS else DType(form)
+    read = count_cache_reads(plan)[form]
     types = [plan.slots[v.slot] for v in plan.variables]
     stored = sum(isinstance(t, TensorType) and t.dtype is dtype for t in types)
     if read < stored:

@@ -37,7 +37,8 @@ class LLM:
     num_threads: None for the CPUs this process may use. max_memory: bytes for any file, tensor or
     arena. chunk: positions of a prompt that one run reads. context_length: the most tokens of
     prompt and text (default: what the model declares). kv_cache: "f32", or "f16" or "bf16" for keys
-    and values in half the memory, each rounded once. weights: "stored" keeps compressed weights as
+    and values in half the memory, each rounded once, or "u8" or "u4" for codes with a scale per
+    token and head, of u4 per 32 values. weights: "stored" keeps compressed weights as
     the file has them, "f32" decompresses them. draft: a smaller model of the same tokens (an LLM, a
     path or a LanguageModel) that guesses tokens of texts that are generated one at a time; the text
     is the same as without.

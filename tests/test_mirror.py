@@ -28,6 +28,7 @@ XML = "compiler/frontends/xml"
 KERNELS = "runtime/kernels"
 # Modules (patterns, the first that matches counts) -> the file in tests/ that tests them.
 TESTED_IN = {
+    "ir/row_codes.py": "runtime/kernels/rows/test_row_codes.py",
     "ir/extensions.py": "api/test_extensions.py",
     "api/ports.py": "api/test_compiled_model.py",
     "api/progress.py": "cli/test_speech.py",

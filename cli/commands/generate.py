@@ -59,7 +59,7 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kv-cache",
-        choices=("f32", "f16", "bf16"),
+        choices=("f32", "f16", "bf16", "u8", "u4"),
         default="f32",
         help="the form of keys and values (default: f32)",
     )

@@ -12,7 +12,7 @@ from ...llm.sampling import GenerationOptions
 from ..warn import warn_once
 
 _UNLIMITED: Final = (1 << 64) - 1
-_CACHE_FORMS: Final = ("f32", "f16", "bf16")
+_CACHE_FORMS: Final = ("f32", "f16", "bf16", "u8", "u4")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ...ir.dtype import DType
-from ...ir.ops.quantization.row_codes import RowCodes
+from ...ir.row_codes import RowCodes
 from ..ranges import COUNT, OFFSET, Range
 from ..target import Target
 from .base import Operand, Size, Spec, resolver
@@ -38,7 +38,7 @@ class AttentionSpec(Spec):
     Keys are taken in blocks of fixed size from the first on, and every element of a row's result is
     one chain over them. compute_dtype: bf16 rounds queries, keys, values and the softmax's
     exponentials to bf16 before they are multiplied. row_bits: other than 0, keys and values are u8
-    rows of codes of so many bits (ir/ops/quantization/row_codes.py), which the strides of `key` and
+    rows of codes of so many bits (ir/row_codes.py), which the strides of `key` and
     `value` walk in bytes. Buffers: query, key, value, mask?, sink?, out.
     """
 

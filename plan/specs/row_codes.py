@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
-from ...ir.ops.quantization.row_codes import ROW_MULTIPLE, RowCodes
+from ...ir.row_codes import ROW_MULTIPLE, RowCodes
 from ..ranges import COUNT, Range
 from ..target import Target
 from .attention import MAX_HEAD
@@ -19,7 +19,7 @@ from .checks import spec_error
 @dataclass(frozen=True)
 class RowCodesSpec(Spec):
     """Rows of `size` f32 values as u8 codes of `bits` with their scales
-    (ir/ops/quantization/row_codes.py), or with `dequantize` the values of such rows. Values walk
+    (ir/row_codes.py), or with `dequantize` the values of such rows. Values walk
     (axes..., size), codes (axes..., bytes of a row); elements of a row are contiguous. Buffers:
     source, out."""
 

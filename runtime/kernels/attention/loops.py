@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ....ir.dtype import DType
-from ....ir.ops.quantization.row_codes import RowCodes
+from ....ir.row_codes import RowCodes
 from ....plan.specs.attention import AttentionSpec
 from ....plan.specs.base import Operand, Size
 from ....plan.target import Target
@@ -55,7 +55,7 @@ class AttentionLoops:
         buffers = [*[READ] * (len(operands) - 1), WRITE]
         self.entry = open_kernel(self.module, symbol, buffers, spec.runtime_dims)
         f = self.f = self.entry.function
-        p = self.p = products_of(_dequantized(spec), target, self.module)
+        p = self.p = products_of(dequantize_spec(spec), target, self.module)
         self.most = most_queries(spec, target)
         self.few = FewQueries(spec, target, self.module) if self.most else None
         panels = _PANELS_PER_GROUP
@@ -397,7 +397,7 @@ class AttentionLoops:
                 f.store(f.as_value(value, kind), f.offset(state, b), 4 * p.lanes)
 
 
-def _dequantized(spec: AttentionSpec) -> AttentionSpec:
+def dequantize_spec(spec: AttentionSpec) -> AttentionSpec:
     """The attention that panels compute: keys and values that are codes are rows of f32, a line
     more than they hold apart: rows a power of two apart would share cache sets."""
     if not spec.row_bits:
@@ -414,7 +414,7 @@ def _row_bytes(operand: Operand) -> int:
 
 def dequantize_block(p: Products, codes: RowCodes) -> Function:
     """dequantize(source, stride, to, count): `count` rows of codes, `stride` bytes apart, as f32
-    rows of `_dequantized`."""
+    rows of `dequantize_spec`."""
     f = p.module.function(
         p.module.unique("dequantize"),
         [("ptr noalias readonly", "source"), (I64, "stride"), ("ptr noalias", "to")]

@@ -1,9 +1,9 @@
 """Rows quantized to codes with their scales, and dequantized
-(ir/ops/quantization/row_codes.py says how)."""
+(ir/row_codes.py says how)."""
 
 from __future__ import annotations
 
-from ....ir.ops.quantization.row_codes import RowCodes
+from ....ir.row_codes import RowCodes
 from ....plan.specs.row_codes import RowCodesSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module

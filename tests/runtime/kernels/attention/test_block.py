@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
-from irc_compiler.ir.ops.quantization.row_codes import RowCodes, dequantize_rows, quantize_rows
+from irc_compiler.ir.ops.quantization.row_codes import dequantize_rows, quantize_rows
+from irc_compiler.ir.row_codes import RowCodes
 from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.target import generic_target
