@@ -162,6 +162,19 @@ def test_a_batch_has_the_logits_of_its_rows(form: KVCache) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", CODES)
+def test_an_engine_shares_beginnings(form: KVCache) -> None:
+    """Pages of the prefix cache hold codes, which other requests continue."""
+    prompts = ["a careful assistant answers in one short sentence, " * 2 + end for end in "xyz"]
+    with llm(form).engine(prefill_chunk=32, max_rows=3) as engine:
+        for prompt in prompts:
+            options = {"max_tokens": 10, "ignore_eos": True}
+            found, wanted = (m.generate(prompt, **options) for m in (engine, llm(form)))
+            assert found.tokens == wanted.tokens
+        assert found.stats.cached_tokens >= 64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", CODES)
 def test_evaluation_agrees(form: KVCache) -> None:
     """The graph evaluated in Python quantizes the same way."""
     model = store_cache(decoder_model(head_size=HEAD_SIZE), form)

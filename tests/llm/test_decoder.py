@@ -88,17 +88,19 @@ def test_weights_of_a_model_that_can_be_read_again_are_held_once() -> None:
 
 @cache
 def window_decoders(form: Any = "f32") -> tuple[Decoder, Decoder]:
-    """A decoder whose layers see 7 keys, with a cache of all positions and one of the window."""
+    """A decoder whose layers see 7 keys (9, where rows of heads are to have codes), with a cache of
+    all positions and one of the window."""
+    case, window = ("phi3", 9) if form == "u8" else ("mistral", 7)
     with tempfile.TemporaryDirectory() as folder:
-        path = write_folder(Path(folder) / "mistral", "mistral")
+        path = write_folder(Path(folder) / case, case)
         found = [read_language_model(path) for _ in range(2)]
-    assert found[0].config.cache_window == 7
+    assert found[0].config.cache_window == window
     options = {"num_threads": 1, "kv_cache": form}
-    return Decoder(found[0].model, **options), Decoder(found[1].model, window=7, **options)
+    return Decoder(found[0].model, **options), Decoder(found[1].model, window=window, **options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["f32", "f16"])
+@pytest.mark.parametrize("form", ["f32", "f16", "u8"])
 def test_a_cache_keeps_the_window_only_and_the_same_logits(form: Any) -> None:
     tokens = np.random.default_rng(0).integers(0, 90, (2, 420))
     valid = np.ones_like(tokens)
