@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...row_codes import ROW_MULTIPLE, RowCodes
-from ...types import Type
+from ...types import TensorType, Type
 from ..shape_inference import require_dtype, tensor
 
 
@@ -73,6 +74,13 @@ class QuantizeRows(Op):
             )
         return found
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        """Steps, and what is compared and limited, in f32."""
+        source = inputs[0]
+        return 14 * source.elements if source is not None and source.is_static else 0
+
     def infer(self, values: Fact) -> tuple[Type, ...]:
         require_dtype(values, "values", (DType.f32,), "f32")
         shape = values.tensor.shape
@@ -106,6 +114,12 @@ class DequantizeRows(Op):
                 expected="codes and their scales, as QuantizeRows makes them",
             )
         return found
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        """Codes as bytes and as f32, and their products with scales."""
+        return 10 * outputs[0].elements if outputs[0].is_static else 0
 
     def infer(self, rows: Fact) -> tuple[Type, ...]:
         require_dtype(rows, "rows", (DType.u8,), "u8")
