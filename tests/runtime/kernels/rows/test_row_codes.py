@@ -1,4 +1,4 @@
-"""Rows of codes: kernels against NumPy bit for bit, through the API, and the error that is stated."""
+"""Rows of codes: kernels against NumPy bit for bit, through the API, and the stated error."""
 
 from __future__ import annotations
 
