@@ -178,7 +178,7 @@ def work_of(tables: RegionLayoutTables, sizes: RegionSizes, spec: Spec) -> float
     taps = float(np.prod([float(k) for k in window.kernel])) if window is not None else 1.0
     channels = float(getattr(spec, "channels", 1) or 1) if hasattr(spec, "packed") else 1.0
     rest = sorted(places)[-2:] if spec.family in ("gemm", "attention") else [places.max()]
-    samples = float(getattr(spec, "ratio", 1) or 1) ** 2
+    samples = float(getattr(spec, "sampling_ratio", 1) or 1) ** 2
     return float(np.prod(rest)) * taps * samples * channels
 
 

@@ -140,6 +140,12 @@ LISTED: dict[str, tuple[str, Given, int, Given]] = {
         1,
         {"output_height": 3, "output_width": 2, "sampling_ratio": 2},
     ),
+    "largest of regions": (
+        "MaxRoiPool",
+        {"x": ([2, 3, 9, 9], f4), "r": (["R", 5], f4)},
+        1,
+        {"pooled_shape": [3, 2]},
+    ),
     "one hot": ("Range", {"a": ([], i8), "b": ([], i8), "c": ([], i8)}, 1, {}),
     "shape": ("Shape", {"x": (["N", 6, "K"], f4)}, 1, {}),
 }

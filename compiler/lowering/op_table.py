@@ -64,6 +64,7 @@ from .ops.resample_pad import (
     refuse_pad,
 )
 from .ops.roi_align import lower_regions, refuse_regions
+from .ops.roi_pool import lower_roi_pool, refuse_roi_pool
 from .ops.row_codes import lower_row_codes
 from .ops.row_reductions import (
     lower_norm,
@@ -198,6 +199,7 @@ _ENTRIES = (
     Lowerer((ops.Concat,), lower_concat),
     Lowerer((ops.Tile,), lower_tile, (0,), _refuse_tile),
     Lowerer((ops.ROIAlign,), lower_regions, None, refuse_regions),
+    Lowerer((ops.ROIPooling,), lower_roi_pool, refuse=refuse_roi_pool),
     Lowerer((ops.Gather1, ops.Gather7, ops.Gather), _lower_gather, (0, 1), require_known_inputs(2)),
     Lowerer((ops.GatherElements,), lower_gather_elements),
     Lowerer((ops.GatherND5, ops.GatherND), lower_gather_points, None, refuse_points),

@@ -13,6 +13,7 @@ from .pooling import PoolSpec
 from .recurrent import RecurrentSpec
 from .resample import ResampleSpec
 from .roi_align import ROIAlignSpec
+from .roi_pool import ROIPoolSpec
 from .row_codes import RowCodesSpec
 from .rows import NormSpec, ReduceSpec, SoftmaxSpec
 from .scan_topk import ScanSpec, TopKSpec
@@ -35,6 +36,7 @@ SPECS: tuple[type[Spec], ...] = (
     TopKSpec,
     ResampleSpec,
     TreeEnsembleSpec,
+    ROIPoolSpec,
     ROIAlignSpec,
     RowCodesSpec,
 )

@@ -15,7 +15,7 @@ from .emit.contract import Kernel
 from .indexing import gather, gather_scatter_nd, iota, scan_topk, tree_ensemble
 from .recurrent import kernel as recurrent
 from .rows import norm, reduce, row_codes, softmax
-from .spatial import pool, resample, roi_align
+from .spatial import pool, resample, roi_align, roi_pool
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
 
@@ -30,6 +30,7 @@ KERNELS: Final[dict[type[Spec], Generate]] = {
     specs.NormSpec: norm.generate,
     specs.PoolSpec: pool.generate,
     specs.ROIAlignSpec: roi_align.generate,
+    specs.ROIPoolSpec: roi_pool.generate,
     specs.RecurrentSpec: recurrent.generate,
     specs.ReduceSpec: reduce.generate,
     specs.ResampleSpec: resample.generate,

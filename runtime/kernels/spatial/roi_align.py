@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
-from ....plan.specs.base import GATHER_OUT_OF_RANGE, Size
+from ....plan.specs.base import Size
 from ....plan.specs.roi_align import ROIAlignSpec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module, StackVariable
-from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
+from ...llvmir.builder import Module, StackVariable
+from ...llvmir.kernel_entry import READ, WRITE, OpenKernel, open_kernel
 from ...llvmir.values import F32, I64, Value, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import round_to
 from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
-from ..emit.tail_mask import TailMask, tail_mask
+from ..emit.tail_mask import TailMask
+from .region_bins import address_of, emit_bins, emit_channels, require_image
 
-_UNROLL = 4
 _LOWEST = -float("inf")
 
 
@@ -30,12 +30,8 @@ def generate(spec: ROIAlignSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of pooled regions."""
     module = Module(target)
     entry = open_kernel(module, symbol, [READ, READ, READ, WRITE], spec.runtime_dims)
-    f, sizes = entry.function, RuntimeSizes(entry.function, entry.dims)
-    pointers = [
-        base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
-    ]
-    _Regions(spec, f, sizes, pointers, entry.scratch).run(entry.worker, entry.workers)
-    f.ret(0)
+    _Regions(spec, entry).run()
+    entry.function.ret(0)
     return Kernel(symbol, module.text())
 
 
@@ -51,57 +47,48 @@ class _Side:
 
 
 class _Regions:
-    def __init__(
-        self,
-        spec: ROIAlignSpec,
-        f: Function,
-        sizes: RuntimeSizes,
-        pointers: Sequence[Value],
-        scratch: Value,
-    ) -> None:
-        self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
-        self.scratch, self.lanes = scratch, f.target.lanes(32)
+    def __init__(self, spec: ROIAlignSpec, entry: OpenKernel) -> None:
+        self.spec, self.entry, f = spec, entry, entry.function
+        self.f, self.sizes = f, RuntimeSizes(f, entry.dims)
+        self.pointers = [
+            base_pointer(f, self.sizes, p, o)
+            for p, o in zip(entry.buffers, spec.operands(), strict=True)
+        ]
+        self.lanes = f.target.lanes(32)
         self.data, self.out = (
-            Lane(f, sizes, DType.f32, o.strides[3], self.lanes) for o in (spec.data, spec.out)
+            Lane(f, self.sizes, DType.f32, o.strides[3], self.lanes) for o in (spec.data, spec.out)
         )
 
-    def at(self, pointer: Value, strides: Sequence[Size], *positions: Value, element: str) -> Value:
-        """The address of an element, by its leading indices."""
-        f, offset = self.f, self.f.as_value(0, I64)
-        for position, stride in zip(positions, strides, strict=False):
-            offset = f.add(offset, f.mul(position, self.sizes.value(stride)))
-        return f.at(pointer, offset, element)
-
-    def run(self, worker: Value, workers: Value) -> None:
+    def run(self) -> None:
         f, spec = self.f, self.spec
-        bins = spec.out_height * spec.out_width
-        lo, hi = share(f, f.mul(self.sizes.value(spec.regions), bins), worker, workers)
-        with f.range(lo, hi, unroll=1) as task:
-            region, bin_ = f.udiv(task, bins), f.urem(task, bins)
-            i, j = f.udiv(bin_, spec.out_width), f.urem(bin_, spec.out_width)
+        height, width = spec.out_height, spec.out_width
+        for region, i, j in emit_bins(self.sizes, self.entry, spec.regions, height, width):
             image = self.image(region)
             corners = [self.corner(region, k) for k in range(4)]
-            y = self.side(corners[1], corners[3], i, spec.out_height, spec.height)
-            x = self.side(corners[0], corners[2], j, spec.out_width, spec.width)
-            base = self.at(self.pointers[0], spec.data.strides, image, element=F32)
-            to = self.at(self.pointers[3], spec.out.strides, region, i, j, element=F32)
+            y = self.side(corners[1], corners[3], i, height, spec.height)
+            x = self.side(corners[0], corners[2], j, width, spec.width)
+            base = self.address(self.pointers[0], spec.data.strides, image)
+            to = self.address(self.pointers[3], spec.out.strides, region, i, j)
             self.out.begin(to, reads=False)
-            self.channels(base, y, x)
+            channels = self.sizes.value(spec.channels)
+            for c, tails in emit_channels(f, channels, self.lanes):
+                self.bin(base, y, x, c, tails)
+
+    def address(self, pointer: Value, strides: Sequence[Size], *positions: Value) -> Value:
+        return address_of(self.sizes, pointer, strides, *positions, element=F32)
 
     def image(self, region: Value) -> Value:
         """The region's image, which there is."""
         f, spec = self.f, self.spec
-        type_ = memory_type(spec.image_indices.dtype)
-        address = self.at(self.pointers[2], spec.image_indices.strides, region, element=type_)
+        type_, strides = memory_type(spec.image_indices.dtype), spec.image_indices.strides
+        address = address_of(self.sizes, self.pointers[2], strides, region, element=type_)
         found = f.cast(f.load(type_, address), I64, signed_=spec.image_indices.dtype.is_signed)
-        with f.if_(f.icmp("uge", found, self.sizes.value(spec.images))):
-            f.store(region, self.scratch)
-            f.ret(GATHER_OUT_OF_RANGE)
+        require_image(self.sizes, self.entry, region, found, spec.images)
         return found
 
     def corner(self, region: Value, k: int) -> Value:
         f, spec = self.f, self.spec
-        at = self.at(self.pointers[1], spec.rois.strides, region, f.as_value(k, I64), element=F32)
+        at = self.address(self.pointers[1], spec.rois.strides, region, f.as_value(k, I64))
         moved = (
             f.fadd(f.load(F32, at), spec.offset_before) if spec.offset_before else f.load(F32, at)
         )
@@ -125,19 +112,6 @@ class _Regions:
         return self.f.call("llvm.fptosi.sat.i64.f32", I64, x)
 
     # -- one bin ------------------------------------------------------------------------------
-
-    def channels(self, base: Value, y: _Side, x: _Side) -> None:
-        f, n = self.f, self.sizes.value(self.spec.channels)
-        block = self.lanes * _UNROLL
-        block_end = f.mul(f.udiv(n, block), block)
-        with f.range(0, block_end, block, unroll=1) as c:
-            self.bin(base, y, x, c, [None] * _UNROLL)
-        with f.range(block_end, n, self.lanes, unroll=1) as c:
-            left = f.sub(n, c)
-            with f.if_(f.icmp("sge", left, self.lanes)) as branch:
-                self.bin(base, y, x, c, [None])
-                branch.else_()
-                self.bin(base, y, x, c, [tail_mask(f, self.lanes, left)])
 
     def bin(
         self, base: Value, y: _Side, x: _Side, c: Value, tails: Sequence[TailMask | None]
@@ -191,7 +165,7 @@ class _Regions:
         for row, weight in zip(down.positions, down.weights, strict=True):
             for column, other in zip(across.positions, across.weights, strict=True):
                 by = f.splat(f.fmul(weight, other), self.lanes)
-                self.data.begin(self.at(base, strides[1:], row, column, element=F32))
+                self.data.begin(self.address(base, strides[1:], row, column))
                 for u, (h, tail) in enumerate(zip(accumulators, tails, strict=True)):
                     value = self.data.load(f.add(c, u * self.lanes), tail)
                     if self.spec.takes_max:
