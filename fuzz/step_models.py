@@ -8,6 +8,10 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import onnx
+from irc_compiler import ops
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import ROIPooling
 from irc_compiler.plan.plan import KernelStep, Region
 from irc_compiler.plan.verify.values import RegionLayoutTables
 from onnx import TensorProto, helper, numpy_helper
@@ -150,6 +154,25 @@ LISTED: dict[str, tuple[str, Given, int, Given]] = {
     "shape": ("Shape", {"x": (["N", 6, "K"], f4)}, 1, {}),
 }
 
+# Operations that ONNX does not have, and their inputs.
+BUILT: dict[str, tuple[Op, Given]] = {
+    "samples of regions": (
+        ROIPooling(3, 2, 1.0, "bilinear"),
+        {"x": ([2, 3, "H", "W"], f4), "r": (["R", 5], f4)},
+    ),
+}
+
+
+def build(op: Op, inputs: Given) -> irc.Model:
+    """The model of one operation. An input is an array, or (shape, element type)."""
+    values: list[ops.Tensor] = []
+    for name, value in inputs.items():
+        if isinstance(value, np.ndarray):
+            values.append(ops.constant(value))
+        else:
+            values.append(ops.parameter(name, value[0], DType.from_numpy(np.dtype(value[1]))))
+    return ops.model(ops.apply(op, *values))
+
 
 def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
     """What several operations make, or operators of other domains: attention (one with a causal
@@ -231,9 +254,11 @@ def trees_model() -> onnx.ModelProto:
     return made
 
 
-def models() -> list[tuple[str, onnx.ModelProto]]:
+def models() -> list[tuple[str, onnx.ModelProto | irc.Model]]:
     """(name, model) of each."""
-    return [*((name, _model(*listed)) for name, listed in LISTED.items()), *_chains()]
+    listed = [(name, _model(*given)) for name, given in LISTED.items()]
+    built = [(name, build(*given)) for name, given in BUILT.items()]
+    return [*listed, *built, *_chains()]
 
 
 def native_steps() -> list[tuple[str, irc.CompiledModel, Region, KernelStep, dict[str, int]]]:

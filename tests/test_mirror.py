@@ -1,7 +1,9 @@
 """tests/ mirrors the package: where the test of each module is.
 
 A module of more than 40 lines, say compiler/passes/fuse/gelu.py, has tests/compiler/passes/fuse/
-test_gelu.py, or the table below names the file that tests it together with others.
+test_gelu.py, or the table below names the file that tests it together with others. A kernel family
+has one stem: tests/runtime/kernels/FOLDER/test_STEM.py is also the test of plan/specs/STEM.py and
+compiler/lowering/ops/STEM.py.
 """
 
 from __future__ import annotations
@@ -103,9 +105,6 @@ TESTED_IN = {
     "compiler/lowering/ops/pooling.py": "compiler/lowering/ops/test_convolution.py",
     "compiler/lowering/ops/depth_to_space.py": "compiler/lowering/ops/test_resample.py",
     "compiler/lowering/ops/gather_scatter_topk.py": "models/test_picks.py",
-    "compiler/lowering/ops/roi_align.py": "models/test_picks.py",
-    "compiler/lowering/ops/roi_pool.py": f"{KERNELS}/spatial/test_roi_pool.py",
-    "compiler/lowering/ops/ml/tree_ensemble.py": f"{KERNELS}/indexing/test_tree_ensemble.py",
     "compiler/lowering/ops/group_norm.py": "models/test_group_norms.py",
     "compiler/lowering/ops/recurrent_step.py": "compiler/lowering/ops/test_recurrent.py",
     "compiler/lowering/ops/*.py": "compiler/lowering/test_lower.py",
@@ -172,11 +171,7 @@ TESTED_IN = {
     "plan/specs/gemm.py": f"{KERNELS}/gemm/test_kernel.py",
     "plan/specs/pooling.py": f"{KERNELS}/spatial/test_pool.py",
     "plan/specs/recurrent.py": f"{KERNELS}/recurrent/test_kernel.py",
-    "plan/specs/resample.py": f"{KERNELS}/spatial/test_resample.py",
-    "plan/specs/roi_align.py": f"{KERNELS}/spatial/test_roi_align.py",
-    "plan/specs/roi_pool.py": f"{KERNELS}/spatial/test_roi_pool.py",
     "plan/specs/rows.py": f"{KERNELS}/rows/test_reduce.py",
-    "plan/specs/tree_ensemble.py": f"{KERNELS}/indexing/test_tree_ensemble.py",
     "plan/specs/*.py": "plan/verify/test_plan.py",
     "plan/verify/written_*.py": "runtime/execution/test_written_coverage.py",
     "plan/verify/variables.py": "api/test_infer_request.py",
@@ -248,6 +243,9 @@ def pattern_of(module: str) -> str | None:
     """The pattern of the table for a module without a file of its own. None: it has one."""
     folder, _, name = module.rpartition("/")
     if (ROOT / "tests" / folder / f"test_{name}").exists():
+        return None
+    is_family = folder.startswith(("plan/specs", "compiler/lowering/ops"))
+    if is_family and any((ROOT / "tests" / KERNELS).rglob(f"test_{name}")):
         return None
     return next((p for p in TESTED_IN if fnmatch(module, p)), "")
 

@@ -12,7 +12,13 @@ from ...plan.target import Target
 from . import attention, conv, gemm
 from .elementwise import kernel as elementwise
 from .emit.contract import Kernel
-from .indexing import gather, gather_scatter_nd, iota, scan_topk, tree_ensemble
+from .indexing import (
+    gather,
+    gather_scatter_nd,
+    iota,
+    scan_topk,
+    tree_ensemble,
+)
 from .recurrent import kernel as recurrent
 from .rows import norm, reduce, row_codes, softmax
 from .spatial import pool, resample, roi_align, roi_pool

@@ -106,6 +106,17 @@ def base_pointer(f: Function, sizes: RuntimeSizes, pointer: Value, operand: Oper
     return f.at(pointer, sizes.value(operand.offset), memory_type(operand.dtype))
 
 
+def address_of(
+    sizes: RuntimeSizes, pointer: Value, strides: Sequence[Size], *positions: Value, element: str
+) -> Value:
+    """The address of an element, by its leading indices."""
+    f = sizes.f
+    offset = f.as_value(0, I64)
+    for position, stride in zip(positions, strides, strict=False):
+        offset = f.add(offset, f.mul(position, sizes.value(stride)))
+    return f.at(pointer, offset, element)
+
+
 class RowCursor:
     """Addresses of row after row of several operands: an odometer over the outer axes.
 

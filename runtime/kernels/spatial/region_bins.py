@@ -1,4 +1,4 @@
-"""What kernels of pooled regions share: addresses, bins as tasks, vectors along the channels."""
+"""What kernels of pooled regions share: bins as tasks, vectors along the channels."""
 
 from __future__ import annotations
 
@@ -7,22 +7,11 @@ from collections.abc import Iterator, Sequence
 from ....plan.specs.base import GATHER_OUT_OF_RANGE, Size
 from ...llvmir.builder import Function
 from ...llvmir.kernel_entry import OpenKernel, share
-from ...llvmir.values import I64, Value
+from ...llvmir.values import Value
 from ..emit.strided_loops import RuntimeSizes
 from ..emit.tail_mask import TailMask, tail_mask
 
 _UNROLL = 4
-
-
-def address_of(
-    sizes: RuntimeSizes, pointer: Value, strides: Sequence[Size], *positions: Value, element: str
-) -> Value:
-    """The address of an element, by its leading indices."""
-    f = sizes.f
-    offset = f.as_value(0, I64)
-    for position, stride in zip(positions, strides, strict=False):
-        offset = f.add(offset, f.mul(position, sizes.value(stride)))
-    return f.at(pointer, offset, element)
 
 
 def emit_bins(

@@ -19,9 +19,9 @@ from ...llvmir.values import F32, F64, I64, Value, bits_of, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import round_to
-from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
+from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer
 from ..emit.tail_mask import TailMask
-from .region_bins import address_of, emit_bins, emit_channels, require_image
+from .region_bins import emit_bins, emit_channels, require_image
 
 # Corners beyond this are limited to it, so that sums of a few fit into 64 bits.
 _MAX_CORNER = 1 << 61
