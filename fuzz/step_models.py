@@ -11,7 +11,7 @@ import onnx
 from irc_compiler import ops
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.op import Op
-from irc_compiler.ir.ops import ROIPooling
+from irc_compiler.ir.ops import CTCGreedyDecoder, CTCGreedyDecoderSeqLen, ROIPooling
 from irc_compiler.plan.plan import KernelStep, Region
 from irc_compiler.plan.verify.values import RegionLayoutTables
 from onnx import TensorProto, helper, numpy_helper
@@ -156,6 +156,11 @@ LISTED: dict[str, tuple[str, Given, int, Given]] = {
 
 # Operations that ONNX does not have, and their inputs.
 BUILT: dict[str, tuple[Op, Given]] = {
+    "decoded by mask": (CTCGreedyDecoder(), {"x": (["T", "N", 7], f4), "m": (["T", "N"], f4)}),
+    "decoded by length": (
+        CTCGreedyDecoderSeqLen(),
+        {"x": (["N", "T", "C"], f4), "n": (["N"], i8)},
+    ),
     "samples of regions": (
         ROIPooling(3, 2, 1.0, "bilinear"),
         {"x": ([2, 3, "H", "W"], f4), "r": (["R", 5], f4)},

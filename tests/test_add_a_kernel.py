@@ -24,7 +24,7 @@ _BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 TOUCHED = {
     "plan/specs/bucketize.py",
     "plan/specs/__init__.py",
-    "compiler/lowering/ops/bucketize.py",
+    "compiler/lowering/ops/indexing/bucketize.py",
     "compiler/lowering/op_table.py",
     "runtime/kernels/indexing/bucketize.py",
     "runtime/kernels/kernel_table.py",

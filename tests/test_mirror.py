@@ -3,7 +3,7 @@
 A module of more than 40 lines, say compiler/passes/fuse/gelu.py, has tests/compiler/passes/fuse/
 test_gelu.py, or the table below names the file that tests it together with others. A kernel family
 has one stem: tests/runtime/kernels/FOLDER/test_STEM.py is also the test of plan/specs/STEM.py and
-compiler/lowering/ops/STEM.py.
+compiler/lowering/ops/FOLDER/STEM.py.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ TESTED_IN = {
     "compiler/lowering/op_table.py": "compiler/lowering/test_lower.py",
     "compiler/lowering/ops/attention.py": "models/test_attention.py",
     "compiler/lowering/ops/deconvolution.py": "compiler/lowering/ops/test_convolution.py",
-    "compiler/lowering/ops/pooling.py": "compiler/lowering/ops/test_convolution.py",
+    "compiler/lowering/ops/spatial/pooling.py": "compiler/lowering/ops/test_convolution.py",
     "compiler/lowering/ops/depth_to_space.py": "compiler/lowering/ops/test_resample.py",
-    "compiler/lowering/ops/gather_scatter_topk.py": "models/test_picks.py",
+    "compiler/lowering/ops/indexing/gather_scatter_topk.py": "models/test_picks.py",
     "compiler/lowering/ops/group_norm.py": "models/test_group_norms.py",
     "compiler/lowering/ops/recurrent_step.py": "compiler/lowering/ops/test_recurrent.py",
     "compiler/lowering/ops/*.py": "compiler/lowering/test_lower.py",
@@ -220,7 +220,6 @@ TESTED_IN = {
     f"{KERNELS}/indexing/scan_topk.py": f"{KERNELS}/indexing/test_gather_scatter_nd.py",
     f"{KERNELS}/recurrent/state_products.py": f"{KERNELS}/recurrent/test_kernel.py",
     f"{KERNELS}/rows/row_sweeps.py": f"{KERNELS}/rows/test_softmax.py",
-    f"{KERNELS}/spatial/region_bins.py": f"{KERNELS}/spatial/test_roi_align.py",
     f"{KERNELS}/spatial/*.py": f"{KERNELS}/spatial/test_resample.py",
     "runtime/llvmir/*.py": "runtime/llvmir/test_builder.py",
     "runtime/machine/platforms/platform_interface.py": ("runtime/machine/platforms/test_linux.py"),

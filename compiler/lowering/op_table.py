@@ -37,7 +37,9 @@ from .ops.data_movement import (
 from .ops.deconvolution import lower_deconvolution, refuse_deconvolution
 from .ops.depth_to_space import lower_arranging
 from .ops.elementwise import lower_elementwise
-from .ops.gather_scatter_topk import (
+from .ops.group_norm import lower_groups, refuse_groups
+from .ops.indexing.ctc_decode import lower_ctc_decode, refuse_ctc_decode
+from .ops.indexing.gather_scatter_topk import (
     lower_batched_gather,
     lower_gather_elements,
     lower_gather_points,
@@ -50,21 +52,9 @@ from .ops.gather_scatter_topk import (
     refuse_ordered,
     refuse_points,
 )
-from .ops.group_norm import lower_groups, refuse_groups
 from .ops.matmul import lower_matmul, refuse_matmul
 from .ops.ml.tree_ensemble import lower_trees, refuse_trees
-from .ops.pooling import lower_pool, refuse_pool
 from .ops.recurrent import lower_recurrent, read_ports, refuse_recurrent
-from .ops.resample_pad import (
-    lower_adaptive,
-    lower_interpolate,
-    lower_pad,
-    refuse_adaptive,
-    refuse_interpolate,
-    refuse_pad,
-)
-from .ops.roi_align import lower_regions, refuse_regions
-from .ops.roi_pool import lower_roi_pool, refuse_roi_pool
 from .ops.row_codes import lower_row_codes
 from .ops.row_reductions import (
     lower_norm,
@@ -75,6 +65,17 @@ from .ops.row_reductions import (
     refuse_row,
 )
 from .ops.shape_and_range import is_known_sizes, lower_known, lower_range, refuse_range
+from .ops.spatial.pooling import lower_pool, refuse_pool
+from .ops.spatial.resample_pad import (
+    lower_adaptive,
+    lower_interpolate,
+    lower_pad,
+    refuse_adaptive,
+    refuse_interpolate,
+    refuse_pad,
+)
+from .ops.spatial.roi_align import lower_regions, refuse_regions
+from .ops.spatial.roi_pool import lower_roi_pool, refuse_roi_pool
 from .ops.stft import lower_frames, refuse_frames
 from .ops.weight_only_quant import right_ports
 
@@ -243,6 +244,12 @@ _ENTRIES = (
     Lowerer((ops.DepthToSpace, ops.SpaceToDepth, ops.ShuffleChannels), lower_arranging),
     Lowerer((ops.Interpolate4, ops.Interpolate), lower_interpolate, (0,), refuse_interpolate),
     Lowerer((ops.Pad1, ops.Pad), lower_pad, (0,), refuse_pad),
+    Lowerer(
+        (ops.CTCGreedyDecoder, ops.CTCGreedyDecoderSeqLen),
+        lower_ctc_decode,
+        (0, 1),
+        refuse_ctc_decode,
+    ),
     Lowerer((ops.TreeEnsemble,), lower_trees, (0,), refuse_trees),
     Lowerer((ops.STFT,), lower_frames, (0,), refuse_frames),
 )

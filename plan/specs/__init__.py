@@ -5,6 +5,7 @@ from __future__ import annotations
 from .attention import AttentionSpec
 from .base import Spec
 from .convolution import ConvSpec
+from .ctc_decode import CTCDecodeSpec
 from .elementwise import ElementwiseSpec
 from .gather_scatter import GatherScatterSpec, GatherSpec
 from .gemm import GemmSpec
@@ -37,6 +38,7 @@ SPECS: tuple[type[Spec], ...] = (
     ResampleSpec,
     TreeEnsembleSpec,
     ROIPoolSpec,
+    CTCDecodeSpec,
     ROIAlignSpec,
     RowCodesSpec,
 )

@@ -214,10 +214,12 @@ class Spec:
 GATHER_OUT_OF_RANGE = 1
 DIVISION_BY_ZERO = 2
 EMPTY_AXIS = 3
+LENGTH_OUT_OF_RANGE = 4
 STATUS_TEXT: dict[int, str] = {
     GATHER_OUT_OF_RANGE: "an index lies outside the axis it picks from",
     DIVISION_BY_ZERO: "an integer is divided by zero",
     EMPTY_AXIS: "an empty axis has no element to take",
+    LENGTH_OUT_OF_RANGE: "a sequence is longer than its data, or its length is negative",
 }
 
 

@@ -12,6 +12,15 @@ from .base import Operand
 # Types that running sums, rankings and combining scatters compute in.
 ORDERED: Final = frozenset({DType.f32, DType.f64, DType.i32, DType.i64})
 
+# Types of floats and of integers that kernels load and store.
+FLOATS: Final = frozenset({DType.f32, DType.f64, DType.f16, DType.bf16})
+INTEGERS: Final = frozenset(
+    {
+        *(DType.i8, DType.i16, DType.i32, DType.i64),
+        *(DType.u8, DType.u16, DType.u32, DType.u64),
+    }
+)
+
 
 def spec_error(what: str, where: str, got: object, expected: object) -> VerificationError:
     """The error for a spec that no generator serves."""

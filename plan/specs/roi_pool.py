@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from ...ir.dtype import DType
 from ..ranges import COUNT, MAX_TAPS, Range
 from ..target import Target
 from .base import Operand, Size, Spec
-from .checks import spec_error
-
-FLOATS: Final = (DType.f32, DType.f64, DType.f16, DType.bf16)
+from .checks import FLOATS, spec_error
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,12 @@ class ROIPoolSpec(Spec):
     def reduced_axes(self) -> tuple[Size, ...]:
         return () if self.samples else (self.height, self.width)
 
+    def distinguishes_denormals(self) -> bool:
+        return self.samples
+
     def verify(self, target: Target) -> None:
         types = {o.dtype for o in self.operands()}
-        if len(types) != 1 or not types <= set(FLOATS):
+        if len(types) != 1 or not types <= FLOATS:
             expected = "one float type"
             raise spec_error("no regions of these types", self.where, types, expected)
         if not math.isfinite(self.scale):

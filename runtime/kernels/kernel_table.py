@@ -13,6 +13,7 @@ from . import attention, conv, gemm
 from .elementwise import kernel as elementwise
 from .emit.contract import Kernel
 from .indexing import (
+    ctc_decode,
     gather,
     gather_scatter_nd,
     iota,
@@ -27,6 +28,7 @@ Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
 
 KERNELS: Final[dict[type[Spec], Generate]] = {
     specs.AttentionSpec: attention.generate,
+    specs.CTCDecodeSpec: ctc_decode.generate,
     specs.ConvSpec: conv.generate,
     specs.ElementwiseSpec: elementwise.generate,
     specs.GatherScatterSpec: gather_scatter_nd.generate,

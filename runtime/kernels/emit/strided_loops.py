@@ -248,6 +248,25 @@ def vector_and_tail(f: Function, count: int, lanes: int) -> Iterator[tuple[Value
         yield integer(vector_end), tail_mask(f, lanes, integer(count - vector_end))
 
 
+def emit_vectors(
+    f: Function, count: Value, lanes: int, vectors: int
+) -> Iterator[tuple[Value, list[TailMask | None]]]:
+    """Write the loops' bodies for `vectors` vectors of a run-time count at a time, for one vector,
+    and for the rest: the first element, and the tail mask of each vector."""
+    end: Value | int = 0
+    if vectors > 1:
+        block = lanes * vectors
+        end = f.mul(f.udiv(count, block), block)
+        with f.range(0, end, block, unroll=1) as first:
+            yield first, [None] * vectors
+    with f.range(end, count, lanes, unroll=1) as first:
+        left = f.sub(count, first)
+        with f.if_(f.icmp("sge", left, lanes)) as branch:
+            yield first, [None]
+            branch.else_()
+            yield first, [tail_mask(f, lanes, left)]
+
+
 def masked_load(f: Function, type_: str, pointer: Value, tail: TailMask | None) -> Value:
     """A vector of which only `tail` is read; other lanes are 0."""
     if tail is None:

@@ -1,17 +1,16 @@
-"""What kernels of pooled regions share: bins as tasks, vectors along the channels."""
+"""What kernels of pooled regions share: bins as tasks, and images that there are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ....plan.specs.base import GATHER_OUT_OF_RANGE, Size
-from ...llvmir.builder import Function
 from ...llvmir.kernel_entry import OpenKernel, share
 from ...llvmir.values import Value
 from ..emit.strided_loops import RuntimeSizes
-from ..emit.tail_mask import TailMask, tail_mask
 
-_UNROLL = 4
+# Vectors of channels whose results stay in registers at a time.
+CHANNEL_VECTORS = 4
 
 
 def emit_bins(
@@ -33,20 +32,3 @@ def require_image(
     with f.if_(f.icmp("uge", found, sizes.value(images))):
         f.store(region, entry.scratch)
         f.ret(GATHER_OUT_OF_RANGE)
-
-
-def emit_channels(
-    f: Function, channels: Value, lanes: int
-) -> Iterator[tuple[Value, Sequence[TailMask | None]]]:
-    """Write the loops' bodies for a few vectors of channels at a time, for one, and for the rest:
-    the first channel, and the tail mask of each vector."""
-    block = lanes * _UNROLL
-    block_end = f.mul(f.udiv(channels, block), block)
-    with f.range(0, block_end, block, unroll=1) as c:
-        yield c, [None] * _UNROLL
-    with f.range(block_end, channels, lanes, unroll=1) as c:
-        left = f.sub(channels, c)
-        with f.if_(f.icmp("sge", left, lanes)) as branch:
-            yield c, [None]
-            branch.else_()
-            yield c, [tail_mask(f, lanes, left)]

@@ -19,9 +19,9 @@ from ...llvmir.values import F32, I64, Value, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import round_to
-from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer
+from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer, emit_vectors
 from ..emit.tail_mask import TailMask
-from .region_bins import emit_bins, emit_channels, require_image
+from .region_bins import CHANNEL_VECTORS, emit_bins, require_image
 
 _LOWEST = -float("inf")
 
@@ -71,7 +71,7 @@ class _Regions:
             to = self.address(self.pointers[3], spec.out.strides, region, i, j)
             self.out.begin(to, reads=False)
             channels = self.sizes.value(spec.channels)
-            for c, tails in emit_channels(f, channels, self.lanes):
+            for c, tails in emit_vectors(f, channels, self.lanes, CHANNEL_VECTORS):
                 self.bin(base, y, x, c, tails)
 
     def address(self, pointer: Value, strides: Sequence[Size], *positions: Value) -> Value:

@@ -19,9 +19,9 @@ from ...llvmir.values import F32, F64, I64, Value, bits_of, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import round_to
-from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer
+from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer, emit_vectors
 from ..emit.tail_mask import TailMask
-from .region_bins import emit_bins, emit_channels, require_image
+from .region_bins import CHANNEL_VECTORS, emit_bins, require_image
 
 # Corners beyond this are limited to it, so that sums of a few fit into 64 bits.
 _MAX_CORNER = 1 << 61
@@ -77,12 +77,12 @@ class _ROIPool:
             if spec.samples:
                 down = self.sample(*y, i, bins[0], spec.height)
                 across = self.sample(*x, j, bins[1], spec.width)
-                for c, tails in emit_channels(f, channels, self.lanes):
+                for c, tails in emit_vectors(f, channels, self.lanes, CHANNEL_VECTORS):
                     self.blend(base, down, across, c, tails)
             else:
                 rows = self.span(*y, i, bins[0], spec.height)
                 columns = self.span(*x, j, bins[1], spec.width)
-                for c, tails in emit_channels(f, channels, self.lanes):
+                for c, tails in emit_vectors(f, channels, self.lanes, CHANNEL_VECTORS):
                     self.take_max(base, rows, columns, c, tails)
 
     def address(self, pointer: Value, strides: Sequence[Size], *positions: Value) -> Value:

@@ -22,17 +22,18 @@ LOGITS = _R.standard_normal((3, 6, 4)).astype(F)
 def test_greedy_decoder(merge: bool) -> None:
     mask = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 0, 1], [1, 0, 1], [0, 0, 1]], F)
     data = LOGITS.transpose(1, 0, 2).copy()
-    check(lambda *x: o1.ctc_greedy_decoder(*x, merge), [data, mask])
+    check(lambda *x: o1.ctc_greedy_decoder(*x, merge), [data, mask], native=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", [True, False])
 def test_greedy_decoder_with_lengths(merge: bool) -> None:
     lengths = np.array([6, 3, 5], I)
-    check(lambda *x: o6.ctc_greedy_decoder_seq_len(*x, None, merge), [LOGITS, lengths])
+    check(lambda *x: o6.ctc_greedy_decoder_seq_len(*x, None, merge), [LOGITS, lengths], native=True)
     check(
         lambda *x: o6.ctc_greedy_decoder_seq_len(*x, merge, "i64", "i64"),
         [LOGITS, lengths, k([1], I)],
+        native=True,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....ir.dims import Dim
-from ....ir.graph import Graph, Value
-from ....ir.op import Op
-from ....ir.ops import (
+from .....ir.dims import Dim
+from .....ir.graph import Graph, Value
+from .....ir.op import Op
+from .....ir.ops import (
     CumSum,
     Gather,
     Gather7,
@@ -18,15 +18,15 @@ from ....ir.ops import (
     ScatterNDUpdate4,
     TopK1,
 )
-from ....ir.ops.tensor.sorting import CumProd
-from ....ir.types import normalize_axis
-from ....plan.specs.checks import ORDERED
-from ....plan.specs.gather_scatter import COMBINED, GatherScatterSpec
-from ....plan.specs.scan_topk import ScanSpec, TopKSpec
-from ...strided_view import View, broadcast_to, permute, take
-from ..build.region_builder import SizeCollector
-from ..build.region_lowering import RegionLowering
-from .data_movement import known_ints, known_list, rank_of
+from .....ir.ops.tensor.sorting import CumProd
+from .....ir.types import normalize_axis
+from .....plan.specs.checks import ORDERED
+from .....plan.specs.gather_scatter import COMBINED, GatherScatterSpec
+from .....plan.specs.scan_topk import ScanSpec, TopKSpec
+from ....strided_view import View, broadcast_to, permute, take
+from ...build.region_builder import SizeCollector
+from ...build.region_lowering import RegionLowering
+from ..data_movement import known_ints, known_list, rank_of
 
 AnyGatherND = GatherND5 | GatherND
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from ....ir.graph import Graph, Value
-from ....ir.ops import ROIPooling
-from ....ir.types import TensorType
-from ....plan.ranges import MAX_TAPS
-from ....plan.specs.roi_pool import FLOATS, ROIPoolSpec
-from ...strided_view import permute
-from ..build.region_builder import SizeCollector
-from ..build.region_lowering import RegionLowering
-from .convolution import to_channels_last
+from .....ir.graph import Graph, Value
+from .....ir.ops import ROIPooling
+from .....ir.types import TensorType
+from .....plan.ranges import MAX_TAPS
+from .....plan.specs.checks import FLOATS
+from .....plan.specs.roi_pool import ROIPoolSpec
+from ....strided_view import permute
+from ...build.region_builder import SizeCollector
+from ...build.region_lowering import RegionLowering
+from ..convolution import to_channels_last
 
 
 def refuse_roi_pool(graph: Graph, node: int, op: ROIPooling) -> str | None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from ....ir.dims import Dim, product
-from ....ir.dtype import DType
-from ....ir.graph import Graph, Value
-from ....ir.ops import AdaptiveAvgPool, MaxPool1, MaxPool8
-from ....ir.ops.nn.pooling import AvgPool1
-from ....ir.ops.nn.pooling_window import Windows
-from ....ir.ops.shape_inference import known_ints
-from ....ir.scalar.builder import Builder
-from ....plan.specs.convolution import Window
-from ....plan.specs.pooling import PoolSpec
-from ...strided_view import are_equal
-from ..build.region_builder import SizeCollector
-from ..build.region_lowering import RegionLowering
-from .convolution import channels_last, paddings, refuse_pads, to_channels_last
+from .....ir.dims import Dim, product
+from .....ir.dtype import DType
+from .....ir.graph import Graph, Value
+from .....ir.ops import AdaptiveAvgPool, MaxPool1, MaxPool8
+from .....ir.ops.nn.pooling import AvgPool1
+from .....ir.ops.nn.pooling_window import Windows
+from .....ir.ops.shape_inference import known_ints
+from .....ir.scalar.builder import Builder
+from .....plan.specs.convolution import Window
+from .....plan.specs.pooling import PoolSpec
+from ....strided_view import are_equal
+from ...build.region_builder import SizeCollector
+from ...build.region_lowering import RegionLowering
+from ..convolution import channels_last, paddings, refuse_pads, to_channels_last
 from .resample_pad import lower_adaptive, refuse_adaptive
 
 AnyPool = MaxPool1 | MaxPool8 | AvgPool1 | AdaptiveAvgPool

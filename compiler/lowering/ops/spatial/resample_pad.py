@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....ir.dims import Dim, Expr, le, maximum
-from ....ir.dtype import DType
-from ....ir.graph import Graph, Value
-from ....ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Constant, Interpolate, Pad
-from ....ir.ops.nn.interpolate import Interpolate4
-from ....ir.ops.tensor.padding import cropped_elements
-from ....ir.types import normalize_axis
-from ....plan.specs.resample import COORDINATE_MODES, PICKING, ROUNDINGS, ResampleSpec
-from ...strided_view import View, are_equal, coalesce, permute, take
-from ..build.region_builder import SizeCollector
-from ..build.region_lowering import RegionLowering, require_match
-from .convolution import to_channels_last
-from .data_movement import keep, known_list
+from .....ir.dims import Dim, Expr, le, maximum
+from .....ir.dtype import DType
+from .....ir.graph import Graph, Value
+from .....ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Constant, Interpolate, Pad
+from .....ir.ops.nn.interpolate import Interpolate4
+from .....ir.ops.tensor.padding import cropped_elements
+from .....ir.types import normalize_axis
+from .....plan.specs.resample import COORDINATE_MODES, PICKING, ROUNDINGS, ResampleSpec
+from ....strided_view import View, are_equal, coalesce, permute, take
+from ...build.region_builder import SizeCollector
+from ...build.region_lowering import RegionLowering, require_match
+from ..convolution import to_channels_last
+from ..data_movement import keep, known_list
 
 Adaptive = AdaptiveAvgPool | AdaptiveMaxPool
 AnyInterpolate = Interpolate4 | Interpolate

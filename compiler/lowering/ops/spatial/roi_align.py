@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ....ir.dtype import DType
-from ....ir.graph import Graph, Value
-from ....ir.ops import ROIAlign
-from ....ir.types import TensorType
-from ....plan.ranges import MAX_TAPS
-from ....plan.specs.roi_align import MAX_SAMPLES, ROIAlignSpec
-from ...strided_view import permute
-from ..build.region_builder import SizeCollector
-from ..build.region_lowering import RegionLowering
-from .convolution import to_channels_last
+from .....ir.dtype import DType
+from .....ir.graph import Graph, Value
+from .....ir.ops import ROIAlign
+from .....ir.types import TensorType
+from .....plan.ranges import MAX_TAPS
+from .....plan.specs.roi_align import MAX_SAMPLES, ROIAlignSpec
+from ....strided_view import permute
+from ...build.region_builder import SizeCollector
+from ...build.region_lowering import RegionLowering
+from ..convolution import to_channels_last
 
 # What is added to a corner before it is scaled and taken away after, and the least side.
 _MODES = {

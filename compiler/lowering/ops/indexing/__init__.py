@@ -1,0 +1,1 @@
+"""Lowering of gathers, scatters, rankings, running sums and decoders."""

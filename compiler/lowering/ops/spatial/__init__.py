@@ -1,0 +1,1 @@
+"""Lowering of pooling, resampling, padding and regions of interest."""
