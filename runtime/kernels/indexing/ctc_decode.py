@@ -1,8 +1,7 @@
 """Greedy CTC decoding: a task is a sequence, whose steps are walked in order.
 
-The largest element of a step is found in vectors of ordered integers, so that equal elements, zeros
-of both signs and NaN rank as in NumPy's argmax. Each lane keeps its first largest element; of the
-lanes that hold the largest, the one with the least class wins.
+Each lane of a vector keeps its first largest element, NaN larger than every number; of the lanes
+that hold the largest, the one with the least class wins, as in NumPy's argmax.
 """
 
 from __future__ import annotations
@@ -17,6 +16,9 @@ from ...llvmir.values import F32, F64, I32, I64, Value, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer, emit_vectors
+
+# Vectors of classes that are compared at a time.
+_VECTORS = 4
 
 
 def generate(spec: CTCDecodeSpec, target: Target, symbol: str) -> Kernel:
@@ -41,9 +43,8 @@ class _Decoder:
             for p, o in zip(entry.buffers, spec.operands(), strict=True)
         ]
         is_wide = spec.data.dtype is DType.f64
-        self.computing, self.key, bits = (F64, I64, 64) if is_wide else (F32, I32, 32)
-        self.lanes = f.target.lanes(bits)
-        self.lowest, self.highest = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        self.computing, self.index, bits = (F64, I64, 64) if is_wide else (F32, I32, 32)
+        self.lanes, self.highest = f.target.lanes(bits), (1 << (bits - 1)) - 1
         self.data = Lane(f, self.sizes, spec.data.dtype, spec.data.strides[2], self.lanes)
 
     def run(self) -> None:
@@ -114,26 +115,34 @@ class _Decoder:
 
     def find_largest(self, n: Value, t: Value) -> Value:
         """The class of the largest element of a step."""
-        f, kind = self.f, vec(self.key, self.lanes)
-        best, where = f.var(kind, self.lowest), f.var(kind, self.highest)
-        self.data.begin(self.address_of_operand(0, self.spec.data, n, t))
-        for first, tails in emit_vectors(f, self.classes, self.lanes, 1):
-            for tail in tails:
-                keys = self.to_ordered_integers(f.cast(self.data.load(first, tail), self.computing))
-                keys = f.select(tail.mask, keys, self.lowest) if tail else keys
-                more = f.icmp("sgt", keys, best.get())
-                numbers = f.add(f.cast(first, self.key), f.iota(self.lanes, self.key))
-                best.set(f.select(more, keys, best.get()))
-                where.set(f.select(more, numbers, where.get()))
-        top = f.splat(f.reduce("smax", best.get()), self.lanes)
-        found = f.select(f.icmp("eq", best.get(), top), where.get(), self.highest)
-        return f.cast(f.reduce("smin", found), I64)
-
-    def to_ordered_integers(self, x: Value) -> Value:
-        """Integers in the order of floats: both zeros are equal, NaN is the largest. None of them
-        is the lowest integer."""
         f = self.f
-        bits = f.bitcast(x, vec(self.key, x.lanes))
-        bits = f.select(f.icmp("eq", bits, self.lowest), 0, bits)
-        flipped = f.select(f.icmp("slt", bits, 0), f.xor(bits, self.highest), bits)
-        return f.select(f.fcmp("uno", x, x), self.highest, flipped)
+        # Each vector of a block has its own maxima: the loop does not wait for one comparison.
+        # A lane whose elements are all minus infinity keeps the highest class.
+        best = [f.var(vec(self.computing, self.lanes), -float("inf")) for _ in range(_VECTORS)]
+        where = [f.var(vec(self.index, self.lanes), self.highest) for _ in range(_VECTORS)]
+        self.data.begin(self.address_of_operand(0, self.spec.data, n, t))
+        for first, tails in emit_vectors(f, self.classes, self.lanes, _VECTORS):
+            for u, tail in enumerate(tails):
+                c, old = f.add(first, u * self.lanes), best[u].get()
+                x = f.cast(self.data.load(c, tail), self.computing)
+                # True for NaN as well, unless the lane holds one already.
+                more = f.and_(f.fcmp("ugt", x, old), f.fcmp("ord", old, old))
+                more = f.and_(more, tail.mask) if tail else more
+                classes = f.add(f.cast(c, self.index), f.iota(self.lanes, self.index))
+                best[u].set(f.select(more, x, old))
+                where[u].set(f.select(more, classes, where[u].get()))
+        return self.join_lanes([b.get() for b in best], [w.get() for w in where])
+
+    def join_lanes(self, best: list[Value], where: list[Value]) -> Value:
+        """The least class of the lanes that hold the largest element."""
+        f, most = self.f, best[0]
+        for other in best[1:]:
+            most = f.maximum(most, other)
+        top = f.splat(f.reduce("maximum", most), self.lanes)
+        found = f.splat(self.highest, self.lanes, self.index)
+        for values, classes in zip(best, where, strict=True):
+            both_nan = f.and_(f.fcmp("uno", values, values), f.fcmp("uno", top, top))
+            is_top = f.or_(f.fcmp("oeq", values, top), both_nan)
+            found = f.smin(found, f.select(is_top, classes, self.highest))
+        least = f.reduce("smin", found)
+        return f.select(f.icmp("eq", least, self.highest), 0, f.cast(least, I64))
