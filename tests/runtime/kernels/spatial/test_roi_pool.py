@@ -30,9 +30,10 @@ BOXES = [
     [2.6, 4.2, 19.4, 15.8], [-8.4, -6.6, 10.2, 8.8], [16.4, 12.2, 81.4, 60.6], [-60, -60, -40, -40],
     [4.4, 4.4, 4.4, 4.4], [18.2, 16.4, 2.6, 4.8], [-1, -3, 5, 7], [-1e9, -1e9, 1e9, 1e9],
 ]  # fmt: skip
-# Corners relative to the sides: the image, inside, over the edges, outside, a point, reversed.
+# Corners relative to the sides: the image, less than a pixel outside, over the edges, outside, a
+# point, reversed, inside.
 PARTS = [
-    [0, 0, 1, 1], [0.2, 0.1, 0.7, 0.9], [0.5, 0.5, 1.2, 0.6], [-0.3, 0.1, 0.5, 1.1],
+    [0, 0, 1, 1], [-0.05, -0.04, 0.6, 1.03], [0.5, 0.5, 1.2, 0.6], [-0.3, 0.1, 0.5, 1.1],
     [1.5, 1.5, 2, 2], [0.3, 0.4, 0.3, 0.4], [0.9, 0.8, 0.1, 0.2], [0, 0.125, 0.999, 1],
 ]  # fmt: skip
 
