@@ -63,12 +63,13 @@ def order_by_score(scores: Array, limit: int | None = None) -> Array:
 
 def batch_indices_of(column: Array, batch: int) -> list[int]:
     """The images of regions of interest, as integers. ShapeError for an index out of range."""
-    found = [int(v) for v in column]
-    for index in found:
-        if not 0 <= index < batch:
+    found: list[int] = []
+    for index in column:
+        if not np.isfinite(index) or not 0 <= int(index) < batch:
             raise ShapeError(
                 "a region of interest names an image that the batch does not have",
                 got=index,
                 expected=f"0..{batch - 1}",
             )
+        found.append(int(index))
     return found

@@ -78,5 +78,6 @@ def test_bad_inputs() -> None:
         PSROIPooling(5, 0.5, 2).infer(data, rois)
     with pytest.raises(ShapeError, match="channels for each bin"):
         DeformablePSROIPooling(5, 0.5, 2).infer(data, rois)
-    with pytest.raises(ShapeError, match="names an image"):
-        ROIPooling(2, 2, 0.5).evaluate(image(3), np.array([[7, 0, 0, 1, 1]], F))
+    for number in (7, -1, np.nan, np.inf):
+        with pytest.raises(ShapeError, match="names an image"):
+            ROIPooling(2, 2, 0.5).evaluate(image(3), np.array([[number, 0, 0, 1, 1]], F))
