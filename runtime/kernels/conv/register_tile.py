@@ -23,6 +23,7 @@ from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, is_float, vec
 from ..emit.register_tile import unrolled_loop
+from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiply_add_loop
 from ..gemm.bf16_rounding import flush_to_zero
 from .addressing import ConvContext, ConvEpilogue, TilePosition
 from .tile_partition import ConvTiling, Taps, taps_outside
@@ -343,9 +344,38 @@ class _Sum:
         unroll = min(self.unroll, apart, -(-24 // (len(keep) * vectors)))
         if unroll == 3 and steps % 3 and steps % 2 == 0:
             unroll = 2  # without a rest
+        kept = [self.sums[pixel] for pixel in keep]
+        if steps and count % self.kr == 0 and (loop := self.assembly_loop(keep, unroll)):
+            addresses, ahead = (data, weights.address), (weights.soon, self.pace)
+            multiply_add_loop(f, loop, kept, addresses, integer(steps), ahead, zeroed=False)
+            return
         unrolled_loop(f, integer(steps), unroll, step, loop=steps > min(2 * unroll, apart))
         if count % self.kr:
             step(integer(steps), count % self.kr)
+
+    def assembly_loop(self, keep: list[tuple[int, int]], unroll: int) -> MultiplyAddLoop | None:
+        """The steps of `depth` as a loop in assembly: None for values that are converted, dynamic
+        strides and targets without it."""
+        g = self.g
+        vectors = len(next(iter(self.sums.values())))
+        _, down, right = (s.known for s in self.pixel_strides)
+        step = self.step.known
+        if self.kr > 1 or g.unit or g.flushes or {self.element, self.cell, self.weight} != {g.acc}:
+            return None
+        if step is None or down is None or right is None:
+            return None
+        loop = MultiplyAddLoop(
+            element=g.acc,
+            lanes=g.lanes,
+            rows=tuple((down * r + right * q) * g.bytes for r, q in keep),
+            columns=tuple(v * g.lanes * g.bytes for v in range(vectors)),
+            a_step=step * g.bytes,
+            b_step=self.nr * g.bytes,
+            unroll=unroll,
+            ahead=(0,) * self.copied,
+            locality=2,
+        )
+        return loop if loop.fits(g.target) else None
 
     def value(self, address: Value, left: int) -> Value:
         """The values there, of which `left` values are the tile's: others could be infinite."""

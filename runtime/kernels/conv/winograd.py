@@ -21,6 +21,7 @@ from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
 from ..emit.contract import Kernel
 from ..emit.register_tile import unrolled_loop
+from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiply_add_loop
 from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, widths
 from .tile_partition import three_axes
 from .winograd_guard import copy_function, direct_function, finish_places, taps_offset
@@ -232,7 +233,20 @@ class _WinogradLoops:
 
         # As in register_tile.py: tall tiles have no registers for a second step's loads.
         unroll = min(plan.unroll, 24 // (plan.rows * vectors) + 1)
-        unrolled_loop(f, integer(depth), unroll, step)
+        loop = MultiplyAddLoop(
+            element=g.acc,
+            lanes=lanes,
+            rows=tuple(i * plan.pitch * g.bytes for i in range(plan.rows)),
+            columns=tuple(v * lanes * g.bytes for v in range(vectors)),
+            a_step=g.bytes,
+            b_step=plan.nr * g.bytes,
+            unroll=unroll,
+        )
+        if plan.kr == 1 and depth and loop.fits(g.target):
+            addresses, ahead = (p["a"], p["b"]), (p["soon"], p["pace"])
+            multiply_add_loop(f, loop, sums, addresses, integer(depth), ahead, zeroed=True)
+        else:
+            unrolled_loop(f, integer(depth), unroll, step)
         for i, row in enumerate(sums):
             for v, s in enumerate(row):
                 f.store(s.get(), f.at(p["to"], i * plan.nr + v * lanes, F32))

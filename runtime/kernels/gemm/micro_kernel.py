@@ -20,6 +20,7 @@ from ...llvmir.values import ELEMENT, F32, I1, I64, PTR, Value, bits_of, integer
 from ..emit.register_tile import unrolled_loop
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
+from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiply_add_loop
 from . import bf16_rounding as rounding
 from .block_micro_kernel import accumulate_blocks
 from .context import GemmContext, TileShape
@@ -210,6 +211,11 @@ def accumulate_panels(
     tails = None
     if shape.edge and not (g.spec.packed or t.pack_b):
         tails = [tail_mask(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
+    if tails is None and (loop := _assembly_loop(g, shape, columns)):
+        zeroed = not t.blocked and not (g.corrections and not t.buffered)
+        addresses, ahead = (p["a"], p["b"]), (p["soon"], p["pace"])
+        multiply_add_loop(f, loop, sums, addresses, depth, ahead, zeroed=zeroed)
+        return
     b_vector = vec(b_type, t.lanes)
 
     def step(k: Value) -> None:
@@ -231,6 +237,37 @@ def accumulate_panels(
         g.add_products(f, sums, load_a, right)
 
     unrolled_loop(f, depth, t.unroll, step)
+
+
+def _assembly_loop(
+    g: GemmContext, shape: TileShape, columns: Sequence[int]
+) -> MultiplyAddLoop | None:
+    """The steps of K as a loop in assembly: None for operands that are converted, dynamic strides
+    and targets without it."""
+    t, spec = g.schedule, g.spec
+    a, b = g.a_access(in_place=shape.in_place), g.b_access()
+    strides = (a.across, a.step, b.across, b.step)
+    if g.unit or spec.k == 0 or spec.compute_dtype or not {a.dtype, b.dtype} == {spec.acc}:
+        return None
+    if not all(isinstance(s, int) for s in strides):
+        return None
+    across, a_step, panel, b_step = (int(s) * g.bytes for s in strides if isinstance(s, int))
+    loop = MultiplyAddLoop(
+        element=g.acc,
+        lanes=t.lanes,
+        rows=tuple(i * across for i in range(shape.rows)),
+        columns=tuple(c // t.nr * panel + c % t.nr * g.bytes for c in columns),
+        a_step=a_step,
+        b_step=b_step,
+        unroll=t.unroll,
+        ahead=tuple(
+            which * panel + line * 64
+            for which in range(shape.panels if t.fetch else 0)
+            for line in range(t.fetch)
+        ),
+        locality=t.fetch_level,
+    )
+    return loop if loop.fits(g.target) else None
 
 
 def _prefetch_b(

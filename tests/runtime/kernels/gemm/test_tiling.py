@@ -57,7 +57,7 @@ def code(case: Case) -> str:
 
 
 def prefetches(case: Case) -> int:
-    return code(case).count("call void @llvm.prefetch")
+    return len(re.findall(r"call void @llvm.prefetch|prefetcht\d", code(case)))
 
 
 def test_gemm_tiles_prefetch_the_next_panel_of_constants() -> None:

@@ -1,0 +1,171 @@
+"""The loop along K of a register tile as x86-64 assembly: loads, broadcasts and multiply-adds.
+
+LLVM assembles such text in a tenth of the time that it takes to select, schedule and allocate the
+same instructions from IR, and register tiles are most of what a model compiles
+(docs/dev/tuning/cold-compile.md). Instructions are those that LLVM chooses for `add_products`: per
+step, a load for each register of B, and for each row of A a broadcast and a multiply-add for each
+register. Products are added in the same order, so sums are the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ....plan.target import Target
+from ...llvmir.builder import Function, StackVariable
+from ...llvmir.values import F32, F64, Value, bits_of, integer, vec
+
+# Displacements and increments are immediates of 32 bits, signed.
+_MAX_OFFSET_BYTES: Final = 2**31 - 1
+_SUFFIX: Final = {F32: "s", F64: "d"}
+_PREFETCH: Final = {3: "prefetcht0", 2: "prefetcht1"}
+
+
+@dataclass(frozen=True)
+class MultiplyAddLoop:
+    """What one step reads, in bytes from the first step's addresses: an element of A per row, a
+    register of B per column, and lines to prefetch (`ahead`, into the cache level that LLVM calls
+    `locality`). `a_step`, `b_step`: bytes per step of K."""
+
+    element: str
+    lanes: int
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    a_step: int
+    b_step: int
+    unroll: int
+    ahead: tuple[int, ...] = ()
+    locality: int = 3
+
+    @property
+    def is_avx512(self) -> bool:
+        """Whether registers have 512 bits, and instructions the encoding of AVX-512."""
+        return bits_of(self.element) * self.lanes == 512
+
+    def fits(self, target: Target) -> bool:
+        """Whether the target has the instructions, enough registers and wide enough immediates."""
+        if target.arch != "x86_64" or not target.fma or self.element not in _SUFFIX:
+            return False
+        if bits_of(self.element) * self.lanes not in (128, 256, 512) or not self.rows:
+            return False
+        wide = self.unroll * max(abs(self.a_step), abs(self.b_step))
+        reach = max(map(abs, (*self.rows, *self.columns, *self.ahead))) + wide
+        return len(self.columns) * (len(self.rows) + 1) < target.registers and (
+            reach <= _MAX_OFFSET_BYTES
+        )
+
+
+def multiply_add_loop(
+    f: Function,
+    loop: MultiplyAddLoop,
+    sums: Sequence[Sequence[StackVariable]],
+    addresses: tuple[Value, Value],
+    depth: Value,
+    ahead: tuple[Value, Value],
+    *,
+    zeroed: bool,
+) -> None:
+    """Add `depth` steps of K to `sums`. addresses: of A and of B. ahead: of what to prefetch, and
+    the bytes that it moves per step. zeroed: all sums are zero before."""
+    vector = vec(loop.element, loop.lanes)
+    cells = [s for row in sums for s in row]
+    spare = len(loop.columns) + 1
+    short = depth.known is not None and depth.known < 2 * loop.unroll
+    turns = integer(0) if short else f.udiv(depth, loop.unroll)
+    rest = f.sub(depth, f.mul(turns, loop.unroll))
+    moving, fixed = list(addresses), list[Value]()
+    if loop.ahead:
+        moving, fixed = [*moving, ahead[0]], [ahead[1]]
+    a_at = len(cells) + spare
+    counters = [n for n in (turns, rest) if n.known is None or (n is turns and n.known)]
+    moving += counters
+    outs = ["=v"] * len(cells) + ["=&v"] * spare + ["=&r"] * len(moving)
+    ins = [str(a_at + i) for i in range(len(moving))] + ["r"] * len(fixed)
+    given = [*moving, *fixed]
+    if not zeroed:
+        ins += [str(i) for i in range(len(cells))]
+        given += [s.get() for s in cells]
+    # Operands are numbered with the inputs, those that begin as outputs do among them.
+    text = _LoopWriter(loop, len(cells), a_at + 2 * len(moving)).write(turns, rest, zeroed=zeroed)
+    kinds = [vector] * a_at + [v.type for v in moving]
+    clobbers = ["~{memory}", "~{dirflag}", "~{fpsr}", "~{flags}"]
+    done = f.assembly(
+        f"{{ {', '.join(kinds)} }}",
+        r"\0A".join(text),
+        ",".join([*outs, *ins, *clobbers]),
+        *given,
+    )
+    for i, s in enumerate(cells):
+        s.set(f.op(vector, f"extractvalue {done}, {i}"))
+
+
+class _LoopWriter:
+    """Writes the lines. Operands: the sums, registers of B and of a broadcast, the addresses of A
+    and B and of what to prefetch, counters of turns and of remaining steps, the pace."""
+
+    def __init__(self, loop: MultiplyAddLoop, sums: int, pace: int) -> None:
+        self.loop, self.sums, self.lines = loop, sums, list[str]()
+        first = sums + len(loop.columns)
+        self.shared, (self.a, self.b) = f"${first}", (f"${first + 1}", f"${first + 2}")
+        self.soon, self.pace = f"${first + 3}", f"${pace}"
+        self.counter = first + 3 + bool(loop.ahead)
+
+    def write(self, turns: Value, rest: Value, *, zeroed: bool) -> list[str]:
+        loop, lines = self.loop, self.lines
+        if zeroed:
+            # AVX encodes the first 16 registers only.
+            zero = "vpxord" if loop.is_avx512 else "vxorps"
+            lines += [f"{zero} ${i}, ${i}, ${i}" for i in range(self.sums)]
+        count, left = f"${self.counter}", f"${self.counter + (turns.known != 0)}"
+        if turns.known is None:
+            lines += [f"testq {count}, {count}", "je 2f"]
+        if turns.known != 0:
+            self.repeat(loop.unroll, count, 1)
+        if rest.known is not None:
+            self.steps(rest.known)
+        else:
+            lines += ["2:", f"testq {left}, {left}", "je 4f"]
+            self.repeat(1, left, 3)
+            lines.append("4:")
+        return lines
+
+    def repeat(self, number: int, times: str, label: int) -> None:
+        """`number` steps, `times` times."""
+        loop = self.loop
+        self.lines += [".p2align 4", f"{label}:"]
+        self.steps(number)
+        self.lines += [
+            f"addq $${number * loop.a_step}, {self.a}",
+            f"addq $${number * loop.b_step}, {self.b}",
+            f"decq {times}",
+            f"jne {label}b",
+        ]
+
+    def steps(self, number: int) -> None:
+        for u in range(number):
+            self.step(u)
+
+    def step(self, u: int) -> None:
+        """Step `u` from the addresses on."""
+        loop, suffix, width = self.loop, _SUFFIX[self.loop.element], len(self.loop.columns)
+        lines = self.lines
+        lines += [f"{_PREFETCH[loop.locality]} {ahead}({self.soon})" for ahead in loop.ahead]
+        if loop.ahead:
+            lines.append(f"addq {self.pace}, {self.soon}")
+        for q, column in enumerate(loop.columns):
+            at = f"{column + u * loop.b_step}({self.b})"
+            lines.append(f"vmovup{suffix} {at}, ${self.sums + q}")
+        for i, row in enumerate(loop.rows):
+            at = f"{row + u * loop.a_step}({self.a})"
+            if loop.is_avx512 and width == 1:
+                lines.append(f"vfmadd231p{suffix} {at}{{1to{loop.lanes}}}, ${self.sums}, ${i}")
+                continue
+            # A broadcast to 128 bits of two doubles has a name of its own.
+            narrow = loop.lanes == 2 and suffix == "d"
+            lines.append(f"{'vmovddup' if narrow else 'vbroadcasts' + suffix} {at}, {self.shared}")
+            lines += [
+                f"vfmadd231p{suffix} ${self.sums + q}, {self.shared}, ${i * width + q}"
+                for q in range(width)
+            ]
