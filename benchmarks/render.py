@@ -1,10 +1,11 @@
-"""Renders the tables of docs/performance.md and the charts of docs/ from result files.
+"""Renders the tables of docs/performance.md and docs/compile-time.md and the charts of docs/ from
+result files.
 
-    python -m benchmarks.render            # write docs/performance.md and the SVG files
+    python -m benchmarks.render            # write the pages and the SVG files
     python -m benchmarks.render --check    # exit code 1 if one of them differs
     python -m benchmarks.render --print benchmarks/results/FILE.json    # all rows of a file
 
-The page keeps its prose; a table is between `<!-- table: NAME -->` and `<!-- end -->`. Result
+A page keeps its prose; a table is between `<!-- table: NAME -->` and `<!-- end -->`. Result
 files of one processor are one machine, for which the newest file that has a row counts.
 """
 
@@ -23,6 +24,7 @@ from .measurement.result_files import FOLDER, Results, Row, all_results, read_re
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
+COMPILE_PAGE = DOCS / "compile-time.md"
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Models in the order of the table, by their names in benchmarks/workloads/zoo.py.
@@ -169,11 +171,37 @@ def products_table(files: Sequence[Results]) -> str:
     return table([*head, "2 threads: ratio, least", "share of peak"], lines)
 
 
+def compile_table(files: Sequence[Results]) -> str:
+    """A row per model: seconds of a cold and of a warm compile and of the peers, ratios to OpenVINO
+    and seconds of all CPUs; empty for a machine without results."""
+    rows = newest_rows(files, lambda suite: suite.startswith("compile "))
+    if not rows:
+        return ""
+    lines: list[list[str]] = []
+    ratios: dict[str, list[float]] = {"cold": [], "warm": []}
+    for name in sorted({r.name for r in rows}, key=list(TITLES).index):
+        found = {(r.suite.split()[1], r.engine): r for r in rows if r.name == name}
+        shown = [found[key] for key in (("cold", "irc"), ("warm", "irc"))]
+        shown += [found["cold", engine] for engine in ("onnxruntime", "openvino")]
+        cells = [TITLES[name], *(f"{r.minimum or 0.0:.2f}" for r in shown)]
+        for kind, each in ratios.items():
+            each.append(found[kind, "openvino"].ratio or 0.0)
+            cells.append(f"{each[-1]:.2f}")
+        cells += [f"{shown[i].measures['cpu_seconds']:.2f}" for i in (0, 3)]
+        lines.append(cells)
+    means = [f"{geometric_mean(each):.2f}" for each in ratios.values()]
+    lines.append(["geometric mean", "", "", "", "", *means, "", ""])
+    head = ["model", "cold s", "warm s", "onnxruntime s", "OpenVINO s", "ratio cold", "ratio warm"]
+    return machine_line(files) + "\n" + table([*head, "cold CPU s", "OpenVINO CPU s"], lines)
+
+
 def losses_table(found: dict[str, list[Results]]) -> str:
-    """Every piece of work for which a reference engine is more than 1 % faster than irc."""
+    """Every piece of work for which a reference engine is more than 1 % faster than irc. Compile
+    times have a page of their own."""
     lines: list[list[str]] = []
     for cpu, files in found.items():
-        for (suite, name, threads), rows in _by_work(newest_rows(files, lambda _: True)):
+        runs = newest_rows(files, lambda suite: not suite.startswith("compile "))
+        for (suite, name, threads), rows in _by_work(runs):
             for precision in dict.fromkeys(r.precision for r in rows):
                 ratio = best_ratio(r for r in rows if r.precision == precision)
                 if ratio is not None and ratio < 0.99:
@@ -187,12 +215,16 @@ def slug(cpu: str) -> str:
 
 
 def tables(files: Iterable[Results]) -> dict[str, str]:
-    """Every table that the page may hold, by name."""
+    """Every table that a page may hold, by name. A machine has those of what was measured on it."""
     found = machines(files)
     made = {"losses": losses_table(found)}
     for cpu, of in found.items():
-        made[f"models-{slug(cpu)}"] = machine_line(of) + "\n" + models_table(of)
-        made[f"products-{slug(cpu)}"] = products_table(of)
+        suites = {r.suite for f in of for r in f.rows}
+        if compiled := compile_table(of):
+            made[f"compile-{slug(cpu)}"] = compiled
+        if suites - {"compile cold", "compile warm"}:
+            made[f"models-{slug(cpu)}"] = machine_line(of) + "\n" + models_table(of)
+            made[f"products-{slug(cpu)}"] = products_table(of)
     return made
 
 
@@ -249,7 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(print_rows(read_results(options.print)), end="")
         return 0
     files = all_results(FOLDER)
-    made = {PAGE: render_page(PAGE.read_text(encoding="utf-8"), files)}
+    pages = (PAGE, COMPILE_PAGE)
+    made = {page: render_page(page.read_text(encoding="utf-8"), files) for page in pages}
     made |= {DOCS / name: text for name, text in charts(files).items()}
     differ = [p for p, text in made.items() if not p.exists() or p.read_text("utf-8") != text]
     for path in differ:

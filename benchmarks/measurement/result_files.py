@@ -42,9 +42,10 @@ class Machine:
 class Row:
     """One engine at one piece of work.
 
-    median, minimum: seconds per call. ratio: this engine's median over irc's, None for irc. error:
-    the largest error of irc's answer relative to the largest value of the output (of a quantized
-    model: the share of elements that differ). measures: other quantities; a name ends in its unit.
+    median, minimum: seconds per call. ratio: this engine's median over irc's (of compile times,
+    which have no median, the minimum), None for irc. error: the largest error of irc's answer
+    relative to the largest value of the output (of a quantized model: the share of elements that
+    differ). measures: other quantities; a name ends in its unit.
     """
 
     suite: str

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDS_TORCH = {"benchmarks.models", "benchmarks.memory", "benchmarks.tokens"}
+NEEDS_TORCH = {"benchmarks.compile", "benchmarks.models", "benchmarks.memory", "benchmarks.tokens"}
 # Module -> a short run of it, and what its report must say.
 SHORT: dict[str, tuple[list[str], str]] = {
     "benchmarks.gemm": (
@@ -36,6 +36,10 @@ SHORT: dict[str, tuple[list[str], str]] = {
     ),
     "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"node +11 +11 +100.0%"),
     "benchmarks.interop": (["write", "--only", "test_gemm_d"], r"\d+ of \d+"),
+    "benchmarks.compile": (
+        ["--only", "mlp-small", "--rounds", "1"],
+        r"mlp-small .*cold: openvino's time over irc's .*longest cold compile .*(met|NOT met)",
+    ),
     "benchmarks.operations": ([], r"MatMul"),
     "benchmarks.kernels": (["--zoo", "none"], r"gemm +\d+ .*above the bar of 120 ms: \d+"),
     "benchmarks.memory": (["--only", "mlp-small"], r"mlp-small +\d"),

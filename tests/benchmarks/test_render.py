@@ -43,9 +43,11 @@ def test_docs_equal_what_result_files_render(render: Any) -> None:
 
 def test_page_holds_a_table_of_each_machine_in_three_pages(render: Any) -> None:
     page = render.PAGE.read_text(encoding="utf-8")
-    assert len(page.splitlines()) <= 210
+    compiling = render.COMPILE_PAGE.read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 210 and len(compiling.splitlines()) <= 70
     for name in render.tables(render.all_results()):
-        assert f"<!-- table: {name} -->" in page, name
+        held = compiling if name.startswith("compile-") else page
+        assert f"<!-- table: {name} -->" in held, name
 
 
 def test_fastest_engine_counts_and_defaults_do_not(render: Any) -> None:
@@ -64,6 +66,28 @@ def test_newest_file_of_a_machine_counts_and_others_are_apart(render: Any) -> No
     assert made["losses"].splitlines()[2:] == [
         "| A | models: two-layer bidirectional LSTM | f32 | 1 | 0.50 |"
     ]
+
+
+def test_compile_times_have_a_table_of_their_own(render: Any) -> None:
+    from benchmarks.measurement.result_files import Row
+
+    def row(kind: str, engine: str, seconds: float, ratio: float | None = None) -> Row:
+        measures = {"cpu_seconds": 2 * seconds}
+        suite = f"compile {kind}"
+        return Row(suite, "lstm", engine, 2, "f32", None, seconds, ratio, None, measures)
+
+    mine = [row("cold", "irc", 2.0), row("warm", "irc", 0.5)]
+    peers = [
+        row(kind, engine, 1.0, ratio)
+        for kind, ratio in (("cold", 0.5), ("warm", 2.0))
+        for engine in ("onnxruntime", "openvino")
+    ]
+    made = render.tables([results(render, "2026-01-01", "A", *mine, *peers)])
+    assert set(made) == {"losses", "compile-a"} and len(made["losses"].splitlines()) == 2
+    title = "two-layer bidirectional LSTM"
+    cells = "2.00 | 0.50 | 1.00 | 1.00 | 0.50 | 2.00 | 4.00 | 2.00"
+    assert f"| {title} | {cells} |" in made["compile-a"]
+    assert "| geometric mean |  |  |  |  | 0.50 | 2.00 |" in made["compile-a"]
 
 
 def test_page_keeps_its_prose(render: Any) -> None:
