@@ -41,6 +41,8 @@ from .schedule import (
 
 _LINE_BYTES: Final = 64
 _INT8_TILE_ROWS: Final = 4
+# Rows of a product per row that is computed twice: 1 % of the time.
+_MIN_ROWS_PER_ROW_AGAIN: Final = 96
 
 
 def tile_rows(target: Target, vectors: int) -> int:
@@ -83,6 +85,8 @@ def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
     panels = _panels(spec, target, heights[0], product)
     if pairs := _pairs(spec, target, nr):
         panels, heights = 2, _heights(spec.m, tile_rows(target, 2 * product.vectors))
+    if _overlaps(spec, product, heights[0]):
+        heights = heights[:1]
     mr, packing = heights[0], choose_packing(spec, target, heights[0], product)
     if spec.compressed is None:
         kc, blocked = _depth(spec, product.cells, target, panels * row_bytes, mr)
@@ -218,6 +222,20 @@ def _heights(m: Size, most: int) -> tuple[int, ...]:
         low, longer = divmod(m, max(1, -(-m // most)))
         return (low + 1, low) if longer and low else (max(1, low),)
     return _ladder(most)
+
+
+def _overlaps(spec: GemmSpec, product: ProductShape, mr: int) -> bool:
+    """Whether the last tile begins early enough to be `mr` rows tall, too, and computes rows of the
+    tile before it again, so that one height is compiled instead of two. Not where the epilogue
+    reads rows, which may be those of the output."""
+    if product.guarded or not isinstance(spec.m, int) or spec.m <= mr:
+        return False
+    if spec.zero_points or spec.compute_dtype is not None or spec.a_m_split or spec.out_m_split:
+        return False
+    again = -spec.m % mr
+    if any(o.strides[-2] != 0 for o in spec.epilogue_operands):
+        return False
+    return 0 < again * _MIN_ROWS_PER_ROW_AGAIN <= spec.m
 
 
 def _ladder(most: int) -> tuple[int, ...]:

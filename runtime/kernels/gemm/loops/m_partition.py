@@ -37,13 +37,23 @@ class RowTiles:
             moved = f.select(f.icmp("eq", tile, self.last), self._shift, integer(0))
             return f.sub(f.mul(tile, t.mr), moved)
         low, longer = t.heights[-1], self.longer()
+        if self._overlaps():
+            return f.smin(f.mul(tile, low), f.sub(self.m, low))
         taller = f.mul(f.smin(tile, longer), t.mr - low)
         return f.add(f.mul(tile, low), taller) if longer else f.mul(tile, low)
 
     def rows(self, tile: Value) -> Value:
         """How many rows a tile has."""
         f = self.f
+        if self._overlaps():
+            return integer(self.schedule.mr)
         return f.sub(f.smin(self.start(f.add(tile, 1)), self.m), self.start(tile))
+
+    def _overlaps(self) -> bool:
+        """Whether the last tile computes rows of the tile before it again: tiles of a known M have
+        one height, which does not divide it."""
+        t, m = self.schedule, self.size
+        return not t.guarded and isinstance(m, int) and len(t.heights) == 1 and m % t.mr != 0
 
     def longer(self) -> int:
         """How many tiles have the larger of the two heights of a known M."""

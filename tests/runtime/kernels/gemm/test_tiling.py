@@ -13,7 +13,7 @@ from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import ISAS, same_bits, target_of
-from support.kernels.products import Case, make, product
+from support.kernels.products import Case, check, make, product
 
 WIDE = generic_target("avx512")
 # A product, and how its left operand reaches the tiles.
@@ -139,3 +139,19 @@ def test_gemm_assembly_only_converts_f16(isa: str, more: str, dynamic: str) -> N
     assert "vcvtph2ps" in assembly and "vcvtps2ph" in assembly
     assert re.search(r"vfmadd\w*ps", assembly)
     assert not re.search(r"\bv(add|sub|mul|f[n]?m(add|sub)\w*)[ps]h\b", assembly)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("epilogue", ["none", "bias", "residual"])
+@pytest.mark.parametrize("a", ["rows", "columns", "gaps"])
+def test_last_tile_computes_rows_of_the_one_before_again(isa: str, epilogue: str, a: str) -> None:
+    """One height is compiled for many rows, unless the epilogue reads what may be the output."""
+    target = target_of(isa)
+    mr = choose_schedule(make(Case(10_000, 20, 40), "plain", target)[0], target).mr
+    case = Case(97 * mr - 1, 20, 40, a=a, epilogue=epilogue)
+    heights = choose_schedule(make(case, isa, target)[0], target).heights
+    assert len(heights) == (2 if epilogue == "residual" and mr > 1 else 1)
+    for workers in (1, 3):
+        check(case, isa, workers)
+    few = make(Case(8 * mr - 1, 20, 40), "plain", target)[0]
+    assert mr == 1 or len(choose_schedule(few, target).heights) == 2
