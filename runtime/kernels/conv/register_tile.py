@@ -21,9 +21,14 @@ from operator import or_
 
 from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import Function, StackVariable
-from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, is_float, vec
+from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, bits_of, integer, is_float, vec
 from ..emit.register_tile import unrolled_loop
-from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiply_add_loop
+from ..emit.x86_multiply_add_loop import (
+    MultiplyAddLoop,
+    multiplies_pairs,
+    multiply_add_loop,
+    widening_load,
+)
 from ..gemm.bf16_rounding import flush_to_zero
 from .addressing import ConvContext, ConvEpilogue, TilePosition
 from .tile_partition import ConvTiling, Taps, taps_outside
@@ -360,20 +365,25 @@ class _Sum:
         vectors = len(next(iter(self.sums.values())))
         _, down, right = (s.known for s in self.pixel_strides)
         step = self.step.known
-        if self.kr > 1 or g.unit or g.flushes or {self.element, self.cell, self.weight} != {g.acc}:
+        pairs = multiplies_pairs(g.unit) and self.kr == 2 and self.cell == g.acc
+        floats = not g.unit and {self.element, self.cell, self.weight} == {g.acc}
+        if g.flushes or not (pairs or (floats and self.kr == 1)):
             return None
         if step is None or down is None or right is None:
             return None
+        value, weight = (bits_of(t) // 8 for t in (self.element, self.weight))
         loop = MultiplyAddLoop(
             element=g.acc,
             lanes=g.lanes,
-            rows=tuple((down * r + right * q) * g.bytes for r, q in keep),
-            columns=tuple(v * g.lanes * g.bytes for v in range(vectors)),
-            a_step=step * g.bytes,
-            b_step=self.nr * g.bytes,
+            rows=tuple((down * r + right * q) * value for r, q in keep),
+            columns=tuple(v * g.lanes * weight for v in range(vectors)),
+            a_step=step * value,
+            b_step=self.nr * weight,
             unroll=unroll,
             ahead=(0,) * self.copied,
             locality=2,
+            pairs=pairs,
+            widening=widening_load(self.weight, g.spec.weights.dtype) if pairs else "",
         )
         return loop if loop.fits(g.target) else None
 

@@ -21,7 +21,7 @@ from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
 from ..emit.contract import Kernel
 from ..emit.register_tile import unrolled_loop
-from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiply_add_loop
+from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiplies_pairs, multiply_add_loop
 from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, widths
 from .tile_partition import three_axes
 from .winograd_guard import copy_function, direct_function, finish_places, taps_offset
@@ -236,13 +236,16 @@ class _WinogradLoops:
         loop = MultiplyAddLoop(
             element=g.acc,
             lanes=lanes,
-            rows=tuple(i * plan.pitch * g.bytes for i in range(plan.rows)),
+            rows=tuple(i * plan.pitch // plan.kr * g.bytes for i in range(plan.rows)),
             columns=tuple(v * lanes * g.bytes for v in range(vectors)),
             a_step=g.bytes,
             b_step=plan.nr * g.bytes,
             unroll=unroll,
+            ahead=(0,) * (plan.kr > 1),
+            pairs=plan.kr > 1,
         )
-        if plan.kr == 1 and depth and loop.fits(g.target):
+        usual = plan.kr == 1 or multiplies_pairs(g.unit)
+        if usual and depth and loop.fits(g.target):
             addresses, ahead = (p["a"], p["b"]), (p["soon"], p["pace"])
             multiply_add_loop(f, loop, sums, addresses, integer(depth), ahead, zeroed=True)
         else:

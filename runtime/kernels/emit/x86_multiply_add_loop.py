@@ -1,4 +1,5 @@
-"""The loop along K of a register tile as x86-64 assembly: loads, broadcasts and multiply-adds.
+"""The loop along K of a register tile as x86-64 assembly: loads, broadcasts and multiply-adds of
+floats, and of pairs of 16-bit integers with AVX2.
 
 LLVM assembles such text in a tenth of the time that it takes to select, schedule and allocate the
 same instructions from IR, and register tiles are most of what a model compiles
@@ -13,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ....ir.dtype import DType
 from ....plan.target import Target
 from ...llvmir.builder import Function, StackVariable
-from ...llvmir.values import F32, F64, Value, bits_of, integer, vec
+from ...llvmir.values import F32, F64, I16, Value, bits_of, integer, vec
+from .dot_units import DotUnit
 
 # Displacements and increments are immediates of 32 bits, signed.
 _MAX_OFFSET_BYTES: Final = 2**31 - 1
@@ -38,6 +41,10 @@ class MultiplyAddLoop:
     unroll: int
     ahead: tuple[int, ...] = ()
     locality: int = 3
+    # Cells of two 16-bit integers instead of floats: what multiplies them, and what widens those of
+    # B that are stored as bytes.
+    pairs: bool = False
+    widening: str = ""
 
     @property
     def is_avx512(self) -> bool:
@@ -46,15 +53,35 @@ class MultiplyAddLoop:
 
     def fits(self, target: Target) -> bool:
         """Whether the target has the instructions, enough registers and wide enough immediates."""
-        if target.arch != "x86_64" or not target.fma or self.element not in _SUFFIX:
+        if target.arch != "x86_64" or not target.fma:
+            return False
+        if self.element != "i32" if self.pairs else self.element not in _SUFFIX:
+            return False
+        if self.pairs and self.lanes != 8:
             return False
         if bits_of(self.element) * self.lanes not in (128, 256, 512) or not self.rows:
             return False
         wide = self.unroll * max(abs(self.a_step), abs(self.b_step))
         reach = max(map(abs, (*self.rows, *self.columns, *self.ahead))) + wide
-        return len(self.columns) * (len(self.rows) + 1) < target.registers and (
-            reach <= _MAX_OFFSET_BYTES
-        )
+        needed = len(self.columns) * len(self.rows) + self.spare_registers
+        return needed <= target.registers and reach <= _MAX_OFFSET_BYTES
+
+    @property
+    def spare_registers(self) -> int:
+        """Registers besides the sums: a row of B, a broadcast, a product that is added apart."""
+        return len(self.columns) + 1 + self.pairs
+
+
+def multiplies_pairs(unit: DotUnit | None) -> bool:
+    """Whether a unit is that of `MultiplyAddLoop.pairs`."""
+    return unit is not None and unit.intrinsic == "llvm.x86.avx2.pmadd.wd"
+
+
+def widening_load(stored: str, dtype: DType) -> str:
+    """The load of cells of type `stored`: two bytes of the type `dtype` are widened."""
+    if stored != I16:
+        return ""
+    return "vpmovsxbw" if dtype.is_signed else "vpmovzxbw"
 
 
 def multiply_add_loop(
@@ -71,7 +98,7 @@ def multiply_add_loop(
     the bytes that it moves per step. zeroed: all sums are zero before."""
     vector = vec(loop.element, loop.lanes)
     cells = [s for row in sums for s in row]
-    spare = len(loop.columns) + 1
+    spare = loop.spare_registers
     short = depth.known is not None and depth.known < 2 * loop.unroll
     turns = integer(0) if short else f.udiv(depth, loop.unroll)
     rest = f.sub(depth, f.mul(turns, loop.unroll))
@@ -108,15 +135,21 @@ class _LoopWriter:
     def __init__(self, loop: MultiplyAddLoop, sums: int, pace: int) -> None:
         self.loop, self.sums, self.lines = loop, sums, list[str]()
         first = sums + len(loop.columns)
-        self.shared, (self.a, self.b) = f"${first}", (f"${first + 1}", f"${first + 2}")
-        self.soon, self.pace = f"${first + 3}", f"${pace}"
-        self.counter = first + 3 + bool(loop.ahead)
+        self.shared, self.product = f"${first}", f"${first + 1}"
+        first = sums + loop.spare_registers
+        self.a, self.b, self.soon, self.pace = (
+            f"${first}",
+            f"${first + 1}",
+            f"${first + 2}",
+            f"${pace}",
+        )
+        self.counter = first + 2 + bool(loop.ahead)
 
     def write(self, turns: Value, rest: Value, *, zeroed: bool) -> list[str]:
         loop, lines = self.loop, self.lines
         if zeroed:
             # AVX encodes the first 16 registers only.
-            zero = "vpxord" if loop.is_avx512 else "vxorps"
+            zero = "vpxord" if loop.is_avx512 else "vpxor" if loop.pairs else "vxorps"
             lines += [f"{zero} ${i}, ${i}, ${i}" for i in range(self.sums)]
         count, left = f"${self.counter}", f"${self.counter + (turns.known != 0)}"
         if turns.known is None:
@@ -149,11 +182,32 @@ class _LoopWriter:
 
     def step(self, u: int) -> None:
         """Step `u` from the addresses on."""
-        loop, suffix, width = self.loop, _SUFFIX[self.loop.element], len(self.loop.columns)
-        lines = self.lines
+        loop, lines = self.loop, self.lines
         lines += [f"{_PREFETCH[loop.locality]} {ahead}({self.soon})" for ahead in loop.ahead]
         if loop.ahead:
             lines.append(f"addq {self.pace}, {self.soon}")
+        if loop.pairs:
+            self.multiply_pairs(u)
+        else:
+            self.multiply_floats(u)
+
+    def multiply_pairs(self, u: int) -> None:
+        """The products of cells of 16-bit integers in step `u`."""
+        loop, lines, width = self.loop, self.lines, len(self.loop.columns)
+        for q, column in enumerate(loop.columns):
+            at = f"{column + u * loop.b_step}({self.b})"
+            lines.append(f"{loop.widening or 'vmovdqu'} {at}, ${self.sums + q}")
+        for i, row in enumerate(loop.rows):
+            lines.append(f"vpbroadcastd {row + u * loop.a_step}({self.a}), {self.shared}")
+            for q in range(width):
+                total = f"${i * width + q}"
+                lines.append(f"vpmaddwd ${self.sums + q}, {self.shared}, {self.product}")
+                lines.append(f"vpaddd {self.product}, {total}, {total}")
+
+    def multiply_floats(self, u: int) -> None:
+        """The products of floats in step `u`."""
+        loop, suffix, width = self.loop, _SUFFIX[self.loop.element], len(self.loop.columns)
+        lines = self.lines
         for q, column in enumerate(loop.columns):
             at = f"{column + u * loop.b_step}({self.b})"
             lines.append(f"vmovup{suffix} {at}, ${self.sums + q}")

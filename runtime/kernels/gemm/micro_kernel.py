@@ -20,7 +20,12 @@ from ...llvmir.values import ELEMENT, F32, I1, I64, PTR, Value, bits_of, integer
 from ..emit.register_tile import unrolled_loop
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
-from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiply_add_loop
+from ..emit.x86_multiply_add_loop import (
+    MultiplyAddLoop,
+    multiplies_pairs,
+    multiply_add_loop,
+    widening_load,
+)
 from . import bf16_rounding as rounding
 from .block_micro_kernel import accumulate_blocks
 from .context import GemmContext, TileShape
@@ -247,25 +252,32 @@ def _assembly_loop(
     t, spec = g.schedule, g.spec
     a, b = g.a_access(in_place=shape.in_place), g.b_access()
     strides = (a.across, a.step, b.across, b.step)
-    if g.unit or spec.k == 0 or spec.compute_dtype or not {a.dtype, b.dtype} == {spec.acc}:
+    a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
+    cell = ELEMENT[(a.cell or a.dtype).value]
+    pairs = multiplies_pairs(g.unit) and t.kr == 2 and cell == g.acc
+    floats = not g.unit and not spec.compute_dtype and {a.dtype, b.dtype} == {spec.acc}
+    if spec.k == 0 or not (pairs or floats):
         return None
     if not all(isinstance(s, int) for s in strides):
         return None
-    across, a_step, panel, b_step = (int(s) * g.bytes for s in strides if isinstance(s, int))
+    across, a_step, panel, b_step = (int(s) for s in strides if isinstance(s, int))
+    value, weight = (bits_of(kind) // 8 for kind in (a_type, b_type))
     loop = MultiplyAddLoop(
         element=g.acc,
         lanes=t.lanes,
-        rows=tuple(i * across for i in range(shape.rows)),
-        columns=tuple(c // t.nr * panel + c % t.nr * g.bytes for c in columns),
-        a_step=a_step,
-        b_step=b_step,
+        rows=tuple(i * across * value for i in range(shape.rows)),
+        columns=tuple((c // t.nr * panel + c % t.nr) * weight for c in columns),
+        a_step=a_step * value,
+        b_step=b_step * weight,
         unroll=t.unroll,
         ahead=tuple(
-            which * panel + line * 64
+            which * panel * weight + line * 64
             for which in range(shape.panels if t.fetch else 0)
             for line in range(t.fetch)
         ),
         locality=t.fetch_level,
+        pairs=pairs,
+        widening=widening_load(b_type, spec.b.dtype) if pairs else "",
     )
     return loop if loop.fits(g.target) else None
 
