@@ -59,6 +59,8 @@ class MultiplyAddLoop:
             return False
         if self.pairs and self.lanes != 8:
             return False
+        if target.registers > 16 and not self.is_avx512:
+            return False  # AVX's encodings reach the first 16 registers only
         if bits_of(self.element) * self.lanes not in (128, 256, 512) or not self.rows:
             return False
         wide = self.unroll * max(abs(self.a_step), abs(self.b_step))
