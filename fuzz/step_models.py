@@ -11,7 +11,13 @@ import onnx
 from irc_compiler import ops
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.op import Op
-from irc_compiler.ir.ops import CTCGreedyDecoder, CTCGreedyDecoderSeqLen, ROIPooling
+from irc_compiler.ir.ops import (
+    CTCGreedyDecoder,
+    CTCGreedyDecoderSeqLen,
+    DequantizeRows,
+    QuantizeRows,
+    ROIPooling,
+)
 from irc_compiler.plan.plan import KernelStep, Region
 from irc_compiler.plan.verify.values import RegionLayoutTables
 from onnx import TensorProto, helper, numpy_helper
@@ -165,6 +171,10 @@ BUILT: dict[str, tuple[Op, Given]] = {
         ROIPooling(3, 2, 1.0, "bilinear"),
         {"x": ([2, 3, "H", "W"], f4), "r": (["R", 5], f4)},
     ),
+    "rows to 8 bits": (QuantizeRows(8), {"x": (["N", 3, 32], f4)}),
+    "rows to 4 bits": (QuantizeRows(4), {"x": (["N", 3, 64], f4)}),
+    "rows of 8 bits": (DequantizeRows(8), {"x": (["N", 3, 36], np.uint8)}),
+    "rows of 4 bits": (DequantizeRows(4), {"x": (["N", 3, 40], np.uint8)}),
 }
 
 
