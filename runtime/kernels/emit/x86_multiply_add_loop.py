@@ -57,8 +57,8 @@ class MultiplyAddLoop:
             return False
         if self.element != "i32" if self.pairs else self.element not in _SUFFIX:
             return False
-        if self.pairs and self.lanes != 8:
-            return False
+        if self.pairs and (self.lanes != 8 or target.has("avxvnni")):
+            return False  # AVX-VNNI multiplies and adds pairs in one instruction, as LLVM finds
         if target.registers > 16 and not self.is_avx512:
             return False  # AVX's encodings reach the first 16 registers only
         if bits_of(self.element) * self.lanes not in (128, 256, 512) or not self.rows:

@@ -14,7 +14,7 @@ from irc_compiler.runtime.driver.codegen_run import driver_text
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.kernel_table import generate
 from irc_compiler.runtime.machine.platforms.platform_interface import SystemName
-from support.models.kernel_families import CASES
+from support.models.kernel_families import FAMILY_CASES
 
 from tests.runtime.kernels.test_processors import optimised
 
@@ -32,7 +32,7 @@ _PROBED_BYTES = 4096
 def one_spec_per_family(processor: str) -> list[Spec]:
     """The first spec of each family that the models of kernel_families need."""
     found: dict[str, Spec] = {}
-    for name, dtype, precision in CASES:
+    for name, dtype, precision in FAMILY_CASES:
         if (dtype, precision) == ("f32", "f32"):
             plan, _ = lower(
                 optimised(name, dtype, precision), processor_target(processor), Options(precision)

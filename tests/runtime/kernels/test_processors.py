@@ -29,7 +29,7 @@ from irc_compiler.runtime.jit.host_features import detected_features
 from irc_compiler.runtime.jit.llvm import emit_objects
 from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import run, target_of
-from support.models.kernel_families import CASES, family_model
+from support.models.kernel_families import CASES, FAMILY_CASES, family_model
 
 from tests.runtime.kernels.emit.test_scalar_program import (
     BF16,
@@ -86,7 +86,7 @@ def assert_no_calls(specs: Sequence[Spec], processor: str) -> None:
 
 @cache
 def optimised(name: str, dtype: str, precision: str) -> Graph:
-    graph = irc.read_model(family_model(name, dtype)).graph
+    graph = family_model(name, dtype).graph
     optimize(graph, Options(precision))
     return graph
 
@@ -134,7 +134,7 @@ def scalar_functions() -> list[Spec]:
 def test_no_kernel_of_a_family_calls_a_library(processor: str) -> None:
     target = processor_target(processor)
     specs: dict[Spec, None] = {}
-    for name, dtype, precision in CASES:
+    for name, dtype, precision in FAMILY_CASES:
         plan, _ = lower(optimised(name, dtype, precision), target, Options(precision))
         specs |= dict.fromkeys(step.spec for step in plan.kernel_steps())
     assert {spec.family for spec in specs} == {s.family for s in SPECS}
@@ -223,7 +223,7 @@ def test_models_of_all_families_run_on_this_machine(case: tuple[str, str, str]) 
 
 def assert_model_runs(name: str, dtype: str, precision: str) -> Target:
     """Compile and run a model, compare it with evaluation; the Target that it was compiled for."""
-    model = irc.read_model(family_model(name, dtype))
+    model = family_model(name, dtype)
     net = irc.compile_model(model, precision=precision)
     sizes = {"N": 3, "M": 5, "B": 2, "Q": 3, "K": 4}
     rng = np.random.default_rng(1)

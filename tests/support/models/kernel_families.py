@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import irc_compiler as irc
 import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-from fuzz.step_models import trees_model
+from fuzz.step_models import BUILT, build, trees_model
 from support.models.onnx_graph import OnnxGraph
 
 # By the name of an element type: ONNX's number, numpy's type.
@@ -155,6 +156,12 @@ CASES = [(n, t, "f32") for n in GRAPHS for t in TYPES.get(n, tuple(FLOATS))]
 CASES += [(n, "f32", "bf16") for n in ("products", "images", "sequences", "recurrent")]
 
 
-def family_model(name: str, dtype: str) -> onnx.ModelProto:
+# Also models of operations that only IR has: together they need every family.
+FAMILY_CASES = [*CASES, *((name, "f32", "f32") for name in BUILT)]
+
+
+def family_model(name: str, dtype: str) -> irc.Model:
     """The model of that name in a float type of FLOATS."""
-    return GRAPHS[name](TypedGraph(dtype))
+    if name in BUILT:
+        return build(*BUILT[name])
+    return irc.read_model(GRAPHS[name](TypedGraph(dtype)))
