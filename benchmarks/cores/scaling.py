@@ -1,5 +1,5 @@
 """How the time of a model falls with the number of cores, past this machine's:
-`python -m benchmarks.core_scaling --model resnet-50,bert-base`.
+`python -m benchmarks.cores.scaling --model resnet-50,bert-base`.
 
 A step's time with one thread is measured, and so are the bandwidth of this machine's memory and
 what sharing a step costs. `predict_seconds` computes the time on more cores from them, and the
@@ -32,8 +32,8 @@ from irc_compiler.runtime.machine.cpus import usable_cores
 from irc_compiler.runtime.machine.detect import host_target
 from irc_compiler.runtime.machine.roofline import measured_bandwidth
 
-from .measurement.timing import wait_until_idle
-from .workloads.zoo import ZOO, model_path
+from ..measurement.timing import wait_until_idle
+from ..workloads.zoo import ZOO, model_path
 
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 # Steps that take less alone stay with their caller (docs/dev/tuning/thread-sharing.md).

@@ -1,4 +1,4 @@
-"""How fast threads on unequal cores are together: `python -m benchmarks.hybrid`.
+"""How fast threads on unequal cores are together: `python -m benchmarks.cores.hybrid`.
 
 A busy process runs on one of two cores, which makes that core slow, as the efficiency cores of a
 hybrid processor are. One thread on either core and two threads on both take turns in one run;

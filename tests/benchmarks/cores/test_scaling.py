@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from irc_compiler import ops
 
-from benchmarks.core_scaling import (
+from benchmarks.cores.scaling import (
     FAR_CLAIM_FACTOR,
     Machine,
     Step,

@@ -1,0 +1,1 @@
+"""Benchmarks of threads on cores: unequal cores here, and more cores than this machine has."""
