@@ -11,7 +11,6 @@ from ..ir.escape import join_lines
 from ..ir.limits.format_bytes import format_size
 from ..ir.ops.quantization.integer_products import BYTES
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
-from ..plan.specs import SPECS
 from ..plan.specs.attention import AttentionSpec
 from ..plan.specs.base import Spec
 from .rewrite.trace import Trace
@@ -109,10 +108,12 @@ def describe_activations(plan: Plan) -> str:
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:
-    """The name and the steps of each family that multiplies matrices."""
-    specs = [s.spec for s in plan.kernel_steps()]
-    families = [family for family in SPECS if family.product_name]
-    return [(f.product_name, [s for s in specs if type(s) is f]) for f in families]
+    """The name and the steps of each family that multiplies matrices, in the order of the plan."""
+    found: dict[str, list[Spec]] = {}
+    for step in plan.kernel_steps():
+        if step.spec.product_name:
+            found.setdefault(step.spec.product_name, []).append(step.spec)
+    return list(found.items())
 
 
 def _precision(plan: Plan) -> str:
@@ -122,9 +123,8 @@ def _precision(plan: Plan) -> str:
     found: list[str] = []
     for name, products in _products(plan):
         rounded = sum(s.compute_unit() == "bf16" for s in products)
-        if products or not found:
-            found.append(f"{rounded} of {len(products)} {name}")
-    return f"{plan.precision} ({', '.join(found)} have bf16 factors)"
+        found.append(f"{rounded} of {len(products)} {name}")
+    return f"{plan.precision} ({', '.join(found) or 'no products'} have bf16 factors)"
 
 
 def _integers(plan: Plan) -> str:

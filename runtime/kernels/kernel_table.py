@@ -6,8 +6,23 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from ...ir.errors import UnsupportedOperationError
-from ...plan import specs
+from ...plan.specs.attention import AttentionSpec
 from ...plan.specs.base import Spec
+from ...plan.specs.convolution import ConvSpec
+from ...plan.specs.ctc_decode import CTCDecodeSpec
+from ...plan.specs.elementwise import ElementwiseSpec
+from ...plan.specs.gather_scatter import GatherScatterSpec, GatherSpec
+from ...plan.specs.gemm import GemmSpec
+from ...plan.specs.iota import IotaSpec
+from ...plan.specs.pooling import PoolSpec
+from ...plan.specs.recurrent import RecurrentSpec
+from ...plan.specs.resample import ResampleSpec
+from ...plan.specs.roi_align import ROIAlignSpec
+from ...plan.specs.roi_pool import ROIPoolSpec
+from ...plan.specs.row_codes import RowCodesSpec
+from ...plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
+from ...plan.specs.scan_topk import ScanSpec, TopKSpec
+from ...plan.specs.tree_ensemble import TreeEnsembleSpec
 from ...plan.target import Target
 from . import attention, conv, gemm
 from .elementwise import kernel as elementwise
@@ -27,26 +42,26 @@ from .spatial import pool, resample, roi_align, roi_pool
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
 
 KERNELS: Final[dict[type[Spec], Generate]] = {
-    specs.AttentionSpec: attention.generate,
-    specs.CTCDecodeSpec: ctc_decode.generate,
-    specs.ConvSpec: conv.generate,
-    specs.ElementwiseSpec: elementwise.generate,
-    specs.GatherScatterSpec: gather_scatter_nd.generate,
-    specs.GatherSpec: gather.generate,
-    specs.GemmSpec: gemm.generate,
-    specs.IotaSpec: iota.generate,
-    specs.NormSpec: norm.generate,
-    specs.PoolSpec: pool.generate,
-    specs.ROIAlignSpec: roi_align.generate,
-    specs.ROIPoolSpec: roi_pool.generate,
-    specs.RecurrentSpec: recurrent.generate,
-    specs.ReduceSpec: reduce.generate,
-    specs.ResampleSpec: resample.generate,
-    specs.RowCodesSpec: row_codes.generate,
-    specs.ScanSpec: scan_topk.scan,
-    specs.SoftmaxSpec: softmax.generate,
-    specs.TopKSpec: scan_topk.rank,
-    specs.TreeEnsembleSpec: tree_ensemble.generate,
+    AttentionSpec: attention.generate,
+    CTCDecodeSpec: ctc_decode.generate,
+    ConvSpec: conv.generate,
+    ElementwiseSpec: elementwise.generate,
+    GatherScatterSpec: gather_scatter_nd.generate,
+    GatherSpec: gather.generate,
+    GemmSpec: gemm.generate,
+    IotaSpec: iota.generate,
+    NormSpec: norm.generate,
+    PoolSpec: pool.generate,
+    ROIAlignSpec: roi_align.generate,
+    ROIPoolSpec: roi_pool.generate,
+    RecurrentSpec: recurrent.generate,
+    ReduceSpec: reduce.generate,
+    ResampleSpec: resample.generate,
+    RowCodesSpec: row_codes.generate,
+    ScanSpec: scan_topk.scan,
+    SoftmaxSpec: softmax.generate,
+    TopKSpec: scan_topk.rank,
+    TreeEnsembleSpec: tree_ensemble.generate,
 }
 
 
