@@ -8,6 +8,7 @@ for symbolic models.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,10 @@ def _values(slot: Fact | tuple[Fact, ...] | None) -> Any:
 def _is_small(type_: Any) -> bool:
     if not isinstance(type_, TensorType) or type_.shape is None:
         return False
-    count = type_.element_count
-    return isinstance(count, int) and count <= KNOWN_VALUE_LIMIT
+    numbers = [d for d in type_.shape if isinstance(d, int)]
+    # A product of symbolic sizes takes longer to make than most inferences.
+    known = len(numbers) == len(type_.shape) or 0 in numbers
+    return known and prod(numbers) <= KNOWN_VALUE_LIMIT
 
 
 def _integral(array: Array | None) -> bool:

@@ -44,6 +44,9 @@ run_part() {
       IRC_SCALE_OUT_PYTHON=$others IRC_LITELLM_PYTHON=$others IRC_KSERVE_PYTHON=$others \
         "$python" -m pytest -s -m '' tests/benchmarks/test_scale_out.py \
         tests/serve/openai/test_litellm.py tests/serve/test_kserve.py
+      [ -e build/kubernetes ] ||
+        "$python" -m pip install --quiet --target build/kubernetes kubernetes-validate
+      PYTHONPATH=build/kubernetes "$python" -m pytest -s -m '' tests/serve/test_deploy.py
       "$others" -m benchmarks.scale_out --rounds 3
       "$others" -m benchmarks.scale_out_serve --rounds 3
       ;;

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from ...ir.dims import Dim, Expr, Symbol, eq, evaluate, plain_symbol, substitute, symbol
 from ...ir.dims.constraints import ShapeConstraint, requirements
-from ...ir.errors import ShapeError
+from ...ir.errors import Error, ShapeError
 from ...ir.graph import Graph
-from ...ir.infer import infer_record
+from ...ir.infer import locate_error
+from ...ir.input_check import infer_checked
 from ...ir.op import Fact
 from ...ir.ops import Parameter
 from .infeasible_branches import specialize_branches
@@ -55,10 +56,11 @@ def requirements_of(graph: Graph, node: int) -> list[ShapeConstraint]:
     facts = [graph.fact(v) for v in graph.inputs(node)]
     if record.op.bodies() or not any(_is_symbolic(f) for f in facts):
         return []
-    types, known = list(record.types), list(record.known)
     with requirements() as found:
-        infer_record(record, facts, str(node))
-    record.types, record.known = types, known
+        try:
+            infer_checked(record.op, facts, str(node))
+        except Error as error:
+            raise locate_error(error, record) from error
     where = record.name or f"{record.op.kind}_{node}"
     return [replace(each, where=where) for each in found]
 

@@ -29,6 +29,9 @@ from .polynomial import (
     terms_of,
 )
 
+# Results that are kept: inference compares and combines the same few sizes in every operation.
+_MAX_CACHED = 1 << 12
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Expr:
@@ -40,7 +43,6 @@ class Expr:
     """
 
     terms: tuple[tuple[Monomial, int], ...]
-    text: str = field(init=False)
     key: str = field(init=False)
     depth: int = field(init=False)
 
@@ -52,13 +54,18 @@ class Expr:
             if abs(coefficient) >= MAX_COEFFICIENT:
                 raise ShapeError("a size expression has too large a coefficient")
             keys.append("*".join([str(coefficient), *(f"{a.key}**{p}" for a, p in monomial)]))
-        text = render(self.terms)
-        if len(text) > MAX_TEXT:
+        key = "+".join(keys)
+        # A text is hardly ever longer than a key, and takes time to write.
+        if len(key) > MAX_TEXT // 2 and len(render(self.terms)) > MAX_TEXT:
             raise ShapeError("a size expression is too large", expected=f"<= {MAX_TEXT} characters")
         depth = max(atom.depth for monomial, _ in self.terms for atom, _ in monomial)
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "key", "+".join(keys))
+        object.__setattr__(self, "key", key)
         object.__setattr__(self, "depth", depth)
+
+    @cached_property
+    def text(self) -> str:
+        """As it prints."""
+        return render(self.terms)
 
     @property
     def interval(self) -> dim_bounds.Interval:
@@ -341,6 +348,7 @@ def _sort_key(dim: Dim) -> tuple[int, str, str]:
     return (1, f"{dim:030d}", "") if isinstance(dim, int) else (0, dim.text, dim.key)
 
 
+@lru_cache(_MAX_CACHED)
 def difference(a: Dim, b: Dim) -> dim_bounds.Interval:
     """Interval of a - b."""
     return interval_of(a - b)
@@ -372,6 +380,7 @@ def minimum(a: Dim, b: Dim) -> Dim:
     return _build_extreme("min", a, b)
 
 
+@lru_cache(_MAX_CACHED)
 def differ(a: Dim, b: Dim) -> bool:
     """Are a and b never equal? False means not known."""
     lo, hi = difference(a, b)
@@ -392,6 +401,11 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         return b  # most calls, and the work below is for the others
     if isinstance(a, int) and isinstance(b, int) and b == 1:
         return a
+    return _broadcast_sizes(a, b)
+
+
+@lru_cache(_MAX_CACHED)
+def _broadcast_sizes(a: Dim, b: Dim) -> Dim:
     left = [x for x in _list_call_args("broadcast", a) if x != 1]
     right = [y for y in _list_call_args("broadcast", b) if y != 1 and y not in left]
     operands = sorted(left + right, key=_sort_key)
