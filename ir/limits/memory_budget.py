@@ -132,7 +132,7 @@ def value_bytes(value: Any) -> int:
 
 def text_bytes(value: Any) -> int:
     """What the strings in a value take, each object once: arrays may share them."""
-    found: dict[int, int] = {}
+    found: dict[int, object] = {}
     pending: list[Any] = [value]
     while pending:
         part = pending.pop()
@@ -140,11 +140,11 @@ def text_bytes(value: Any) -> int:
             array = cast("npt.NDArray[Any]", part)
             if array.dtype == object:
                 texts = cast("list[object]", array.reshape(-1).tolist())
-                found |= {id(text): sys.getsizeof(text) for text in texts}
+                found |= dict(zip(map(id, texts), texts, strict=True))
         elif isinstance(part, Mapping):
             pending += cast("Mapping[Any, Any]", part).values()
         elif isinstance(part, list | tuple):
             pending += cast("Sequence[Any]", part)
         elif isinstance(part, str | bytes):
-            found[id(part)] = sys.getsizeof(part)
-    return sum(found.values())
+            found[id(part)] = part
+    return sum(map(sys.getsizeof, found.values()))

@@ -8,7 +8,9 @@ match, whether the work stays below MAX_STEPS.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -21,6 +23,8 @@ except ImportError:
 
 # Steps of a backtracking match, in all texts together: about a second.
 MAX_STEPS: Final = 10_000_000
+_MAX_CACHED: Final = 256
+_MAX_CACHED_LENGTHS: Final = 4096
 # Syntax that RE2, which ONNX requires, does not have: its work has no bound of the kind below.
 _NOT_RE2 = frozenset("GROUPREF GROUPREF_EXISTS ASSERT ASSERT_NOT".split())
 _REPEATS = frozenset("MAX_REPEAT MIN_REPEAT POSSESSIVE_REPEAT".split())
@@ -37,9 +41,8 @@ def match_fully(pattern: str, texts: Sequence[str]) -> list[bool]:
 def compile_bounded(pattern: str, texts: Sequence[str], starts: int = 1) -> Any:
     """The compiled pattern, for matches in these texts that begin at so many positions in each
     (0: at every one). Errors as of match_fully."""
-    try:
-        re2 = import_module("re2")
-    except ImportError:
+    re2 = import_re2()
+    if re2 is None:
         return _compile_backtracking(pattern, texts, starts)
     try:
         return re2.compile(pattern)
@@ -47,13 +50,31 @@ def compile_bounded(pattern: str, texts: Sequence[str], starts: int = 1) -> Any:
         raise _invalid(pattern, error) from error
 
 
-def _compile_backtracking(pattern: str, texts: Sequence[str], starts: int) -> Any:
+@cache
+def import_re2() -> Any:
+    """google-re2's module, if it is installed: a search for it takes longer than most matches."""
     try:
-        tree, compiled = _parser.parse(pattern), re.compile(pattern)
+        return import_module("re2")
+    except ImportError:
+        return None
+
+
+@lru_cache(_MAX_CACHED)
+def _parse(pattern: str) -> tuple[Any, Any]:
+    """The parsed and the compiled pattern."""
+    try:
+        return _parser.parse(pattern), re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise _invalid(pattern, error) from error
-    ways = {n: count_ways(tree, n) for n in {len(text) for text in texts}}
-    steps = sum((ways[len(text)] + len(text)) * (starts or len(text) or 1) for text in texts)
+
+
+def _compile_backtracking(pattern: str, texts: Sequence[str], starts: int) -> Any:
+    compiled = _parse(pattern)[1]
+    lengths = Counter(map(len, texts))
+    steps = sum(
+        (_count_ways_of(pattern, n) + n) * (starts or n or 1) * count
+        for n, count in lengths.items()
+    )
     if steps > MAX_STEPS:
         longest = max(map(len, texts))
         raise ExecutionError(
@@ -71,6 +92,11 @@ def _invalid(pattern: str, error: Exception) -> ExecutionError:
         got=f"{pattern[:80]!r}: {error}"[:200],
         expected="RE2's syntax",
     )
+
+
+@lru_cache(_MAX_CACHED_LENGTHS)
+def _count_ways_of(pattern: str, length: int) -> int:
+    return count_ways(_parse(pattern)[0], length)
 
 
 def count_ways(tree: Any, length: int) -> int:

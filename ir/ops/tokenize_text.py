@@ -31,7 +31,12 @@ def tokenize(
     flat = [str(text) for text in array.reshape(-1)]
     if pattern:
         compiled = compile_bounded(pattern, flat, 0)
-        found = [[m.group(0) for m in compiled.finditer(text)] for text in flat]
+        # With groups, `findall` returns these instead of the matches.
+        found = (
+            [[m.group(0) for m in compiled.finditer(text)] for text in flat]
+            if compiled.groups
+            else [compiled.findall(text) for text in flat]
+        )
     elif list(separators) == [""]:
         found = [list(text) for text in flat]
     else:
@@ -39,7 +44,9 @@ def tokenize(
         for separator in separators:
             compiled = compile_bounded(separator, flat, 0)
             found = [[p for w in words for p in _split(compiled, w)] for words in found]
-    kept = [[w for w in words if w and len(w) >= least] for words in found]
+    kept = [list(filter(None, words)) for words in found]
+    if least > 1:
+        kept = [[w for w in words if len(w) >= least] for words in kept]
     if mark:
         kept = [[_START, *words, _END] for words in kept]
     width = max(map(len, kept), default=0)

@@ -18,8 +18,10 @@ from ...dtype import DType
 from ...errors import ExecutionError, ShapeError, VerificationError
 from ...op import Fact, Op, Port
 from ...types import SequenceType, TensorType, Type, parse_type
+from ..count_ngrams import NgramCounter
 from ..decode_image import decode_image
 from ..murmur_hash import hash_texts
+from ..normalize_text import normalize_text
 from ..regex_match import match_fully
 from ..sequence.time_warping import warp_time
 from ..tokenize_text import tokenize
@@ -115,7 +117,38 @@ class OnnxNode(Op):
             mark=bool(numbers.get("mark", 0)),
         )
 
+    def _normalize(self, texts: Any) -> Any:
+        """StringNormalizer, for which onnx.reference changes the locale of the process."""
+        attributes = {a.name: a for a in self._proto.attribute}
+        stops = attributes.get("stopwords")
+        sensitive = attributes.get("is_case_sensitive")
+        return normalize_text(
+            texts,
+            self._text("case_change_action", "NONE"),
+            [s.decode("utf-8", "replace") for s in stops.strings] if stops else [],
+            is_case_sensitive=sensitive is not None and bool(sensitive.i),
+        )
+
+    @cached_property
+    def _ngrams(self) -> NgramCounter:
+        """TfIdfVectorizer, of which onnx.reference looks at one item at a time."""
+        from onnx.helper import get_attribute_value
+
+        given: dict[str, Any] = {a.name: get_attribute_value(a) for a in self._proto.attribute}
+        numbers = ("min_gram_length", "max_gram_length", "max_skip_count")
+        texts = [s.decode("utf-8", "replace") for s in given.get("pool_strings", ())]
+        return NgramCounter(
+            tuple(given.get("pool_int64s") or texts),
+            *(tuple(given.get(k, ())) for k in ("ngram_counts", "ngram_indexes", "weights")),
+            self._text("mode", ""),
+            *(int(given.get(k, 0)) for k in numbers),
+        )
+
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.op_type == "TfIdfVectorizer":
+            return (self._ngrams.count(values[0]),)
+        if self.op_type == "StringNormalizer":
+            return (self._normalize(values[0]),)
         if self.op_type == "RegexFullMatch":
             return (self._match(values[0]),)
         if self.op_type == "Tokenizer":
@@ -132,7 +165,7 @@ class OnnxNode(Op):
         evaluator, names = self._evaluator
         # A copy: onnx.reference may write to what it is given.
         fed: dict[str, Any] = {
-            name: copy.deepcopy(v) for name, v in zip(names, values, strict=False) if name
+            name: _copy(v) for name, v in zip(names, values, strict=False) if name
         }
         try:
             found = evaluator.run(None, fed, {})
@@ -142,6 +175,11 @@ class OnnxNode(Op):
                 got=f"{type(error).__name__}: {error}"[:300],
             ) from error
         return tuple(_convert_to_type(v, t) for v, t in zip(found, self._types, strict=True))
+
+
+def _copy(value: Any) -> Any:
+    """A value without memory in common; strings do not change."""
+    return value.copy() if isinstance(value, np.ndarray) else copy.deepcopy(value)
 
 
 def _convert_to_type(value: Any, type_: Type) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
 
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.ir.ops import regex_match
 from irc_compiler.ir.ops.regex_match import match_fully
 from onnx import TensorProto, helper
 
@@ -15,6 +17,13 @@ AS = "a" * 40 + "b"
 # Patterns that take exponential or high polynomial time in a backtracking engine.
 SLOW = ["(a+)+$", "(a*)*$", "(a|a)*$", "(a|aa)+$", "((a?)+)+$", "(a+){2,}$", "(.*)*c", "(a{0,5})*$",
         "(?:a+)+?$", "a*a*a*a*a*a*$", "(aa*)*c", r"(a+)\1+$", "(?=(a+)+$)a*"]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _search_for_re2_again() -> Iterator[None]:
+    regex_match.import_re2.cache_clear()
+    yield
+    regex_match.import_re2.cache_clear()
 
 
 @pytest.fixture
