@@ -9,7 +9,7 @@ from ....ir.errors import ModelFormatError, ShapeError
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
 from ....ir.op import Array
-from ....ir.ops import Parameter, Result, TypedParameter
+from ....ir.ops import Constant, Parameter, Result, TypedParameter
 from ....ir.types import TensorType, Type, compatible
 from ..xml.text import shorten_text
 from .files.tensors import element_type
@@ -102,22 +102,29 @@ def add_results(
 
 def check_values(proto: GraphProto, frame: ImportScope) -> None:
     """ShapeError where what a graph says of a value inside it contradicts inference. Names that
-    nothing computes, and values that no output needs, say nothing."""
+    nothing computes, and values that no output needs, say nothing; the shape of a constant is that
+    of its data."""
     for port in proto.value_info:
         value = frame.values.get(port.name)
         if value is not None:
             where = f"value_info {shorten_text(port.name)}"
-            _check_declared(port, frame.graph.type(value), "a value", where)
+            # onnxruntime-genai's builder declares the lists that Constant nodes hold as scalars.
+            has_data = isinstance(frame.graph.op(value.node), Constant)
+            inferred = frame.graph.type(value)
+            _check_declared(port, inferred, "a value", where, with_shape=not has_data)
 
 
-def _check_declared(port: ValueInfoProto, inferred: Type, what: str, where: str) -> None:
+def _check_declared(
+    port: ValueInfoProto, inferred: Type, what: str, where: str, *, with_shape: bool = True
+) -> None:
     """ShapeError where a declaration contradicts inference in element type, rank or fixed sizes."""
     if port.type.WhichOneof("value") != "tensor_type" or not port.type.tensor_type.elem_type:
         return
     tensor = port.type.tensor_type
     dtype = element_type(tensor.elem_type, where)
     shape = None
-    if tensor.HasField("shape") and isinstance(inferred, TensorType) and inferred.shape is not None:
+    is_ranked = isinstance(inferred, TensorType) and inferred.shape is not None
+    if with_shape and is_ranked and tensor.HasField("shape"):
         dims = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
         known = [*inferred.shape, *[0] * len(dims)]
         shape = tuple(d if d >= 0 else k for d, k in zip(dims, known, strict=False))

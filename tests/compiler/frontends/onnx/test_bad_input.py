@@ -363,6 +363,17 @@ def test_a_value_inside_may_be_ignored() -> None:
     assert len(read_onnx(model, declared_shapes="ignore").results) == 1
 
 
+def test_the_shape_of_a_constant_is_that_of_its_data() -> None:
+    """onnxruntime-genai's builder declares lists that Constant nodes hold as scalars."""
+    data = helper.make_tensor("", FLOAT, [3], [1.0, 2.0, 3.0])
+    nodes = [node("Constant", [], ["t"], value=data), node("Add", ["x", "t"], ["y"])]
+    model = model_of(nodes)
+    model.graph.value_info.append(helper.make_tensor_value_info("t", FLOAT, []))
+    assert str(read_onnx(model).node(read_onnx(model).results[0]).types[0]) == "f32[2, 3]"
+    model.graph.value_info[0].type.tensor_type.elem_type = TensorProto.INT64
+    refused(model, ShapeError, 'value_info "t"', "i64", "f32[3]", "ignore")
+
+
 def test_an_attribute_given_twice() -> None:
     twice = node("Softmax", ["x"], ["y"], axis=0, name="s")
     twice.attribute.extend([helper.make_attribute("axis", 1)])
