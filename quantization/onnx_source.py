@@ -1,7 +1,7 @@
 """An ONNX model before quantization: batch normalization folded, weights as initializers.
 
-Both change no answer but by rounding, and let the graph that irc reads and the model that is
-written have the same layers.
+Weights behind a Transpose are transposed. These rewrites change no answer but by rounding, and let
+the graph that irc reads and the model that is written have the same layers.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def prepare_source(model: ModelProto) -> None:
     _name_nodes(model.graph)
     _drop_initialized_inputs(model)
     _lift_constants(model.graph)
+    _fold_transposes(model.graph)
     _fold_batch_norm(model.graph)
 
 
@@ -75,6 +76,35 @@ def _lift_constants(graph: GraphProto) -> None:
     if len(kept) < len(graph.node):
         del graph.node[:]
         graph.node.extend(kept)
+
+
+def _fold_transposes(graph: GraphProto) -> None:
+    """Transposed matrices of initializers that products alone read become initializers, as a layer
+    has a constant weight."""
+    from onnx import numpy_helper
+
+    tensors = arrays_of(graph)
+    counts = count_reads(graph)
+    weights: dict[str, int] = {}
+    for node in graph.node:
+        if node.op_type in ("MatMul", "Gemm") and len(node.input) > 1:
+            weights[node.input[1]] = weights.get(node.input[1], 0) + 1
+    gone: list[NodeProto] = []
+    for node in graph.node:
+        tensor = tensors.get(node.input[0]) if node.op_type == "Transpose" else None
+        if tensor is None or len(tensor.dims) != 2:
+            continue
+        name = node.output[0]
+        if weights.get(name) != counts.get(name):
+            continue
+        order = next((list(a.ints) for a in node.attribute if a.name == "perm"), [1, 0])
+        array = np.ascontiguousarray(numpy_helper.to_array(tensor).transpose(order))
+        graph.initializer.append(numpy_helper.from_array(array, name))
+        gone.append(node)
+    for node in gone:
+        graph.node.remove(node)
+    if gone:
+        drop_unread(graph)
 
 
 def arrays_of(graph: GraphProto) -> dict[str, Any]:

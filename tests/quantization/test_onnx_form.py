@@ -122,6 +122,23 @@ def test_nodes_without_names_or_with_one_name_and_constants_as_nodes() -> None:
     assert operators(written).count("DequantizeLinear") == 3 + 4 + 1
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_weights_behind_a_transpose(shared: bool) -> None:
+    """As exporters write the weight of a Linear, or a product by the matrix of an embedding."""
+    g = OnnxGraph(17, constants="initializers")
+    x = g.input("x", ["N", 16])
+    table = g.weight("table", normal(24, 16))
+    y = g.op("MatMul", x, g.op("Transpose", table, perm=[1, 0]))
+    if shared:
+        row = g.op("Gather", table, g.weight("row", np.array(3)))
+        y = g.op("Add", y, g.op("ReduceSum", row, keepdims=0))
+    g.output(g.op("MatMul", y, g.op("Transpose", g.weight("last", normal(8, 24))), result="y"))
+    written = check(g.model(), [{"x": normal(16, 16)}])
+    assert operators(written).count("DequantizeLinear") == 2 + 2
+    assert "Transpose" not in operators(written)
+    assert ("table" in {t.name for t in written.graph.initializer}) == shared
+
+
 def test_initializers_that_are_inputs() -> None:
     """Files before version 4: the float weights do not stay in the file as inputs."""
     model, data = nets.mlp()
