@@ -26,12 +26,22 @@ run_part() {
       olive=${IRC_OLIVE_PYTHON:-build/olive/bin/python}
       if [ ! -e "$olive" ]; then
         python3 -m venv build/olive
-        "$olive" -m pip install --quiet olive-ai requests torch onnx onnxruntime
+        "$olive" -m pip install --quiet olive-ai requests torch onnx onnxruntime \
+          onnxruntime-genai
       fi
-      IRC_NNCF_PYTHON=$nncf IRC_OLIVE_PYTHON=$olive "$python" -m pytest -s -m '' \
+      autogptq=${IRC_AUTOGPTQ_PYTHON:-build/autogptq/bin/python}
+      if [ ! -e "$autogptq" ]; then
+        python3 -m venv build/autogptq
+        "$autogptq" -m pip install --quiet torch wheel transformers==4.51.3 "datasets<4" "peft<0.15" \
+          "accelerate<1.5" gekko rouge sentencepiece zstandard
+        "$autogptq" -m pip install --quiet --no-deps --no-build-isolation auto-gptq==0.7.1 \
+          autoawq==0.2.9
+      fi
+      IRC_NNCF_PYTHON=$nncf IRC_OLIVE_PYTHON=$olive IRC_AUTOGPTQ_PYTHON=$autogptq \
+        "$python" -m pytest -s -m '' \
         tests/quantization/test_other_tools.py tests/quantization/test_same_bits.py
       "$python" scripts/quantization_figures.py --peers "${PEERS:-$python}"
-      "$python" scripts/quantization_packages.py "${IRC_PACKAGES:-build/packages}"
+      "$python" scripts/quantization_packages.py "${IRC_PACKAGES:-build/packages}" --nncf "$nncf"
       ;;
     scale-out)
       # Ray, Spark (needs Java), litellm and kserve need many packages: an environment of their own.

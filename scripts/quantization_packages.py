@@ -1,16 +1,18 @@
-"""Compare irc's quantization with onnxruntime's on models that pip packages hold.
+"""Compare irc's quantization with onnxruntime's and NNCF's on models that pip packages hold.
 
-    python scripts/quantization_packages.py FOLDER
+    python scripts/quantization_packages.py FOLDER [--nncf PYTHON] [--models NAME ...]
 
 FOLDER holds the packages, at any depth: rapidocr-onnxruntime's recognizer and detector, magika.
+PYTHON is an interpreter that has nncf, openvino and onnx; without it NNCF is not run.
 Data are lines of text drawn with Pillow, and files of this tree. The metric is the share of samples
 for which the quantized model gives the float model's answer.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
-import sys
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -30,6 +32,23 @@ from PIL import Image, ImageDraw, ImageFont
 
 ROOT = Path(__file__).resolve().parents[1]
 CALIBRATION, TEST = 48, 64
+# Quantizes the model as NNCF does without options, from ONNX or as IR.
+NNCF = """
+import sys, time
+import nncf, numpy as np, onnx, openvino as ov
+
+form, source, samples, target = sys.argv[1:]
+arrays = dict(np.load(samples))
+count = len(next(iter(arrays.values())))
+rows = [{k: v[i : i + 8] for k, v in arrays.items()} for i in range(0, count, 8)]
+start = time.perf_counter()
+if form == "onnx":
+    onnx.save(nncf.quantize(onnx.load(source), nncf.Dataset(rows), subset_size=len(rows)), target)
+else:
+    model = ov.convert_model(source)
+    ov.save_model(nncf.quantize(model, nncf.Dataset(rows), subset_size=len(rows)), target)
+print(time.perf_counter() - start)
+"""
 Array = np.ndarray[Any, Any]
 
 
@@ -117,7 +136,18 @@ def quantize_onnxruntime(source: Path, target: Path, batches: list[dict[str, Arr
     )
 
 
-def compare_model(name: str, source: Path) -> None:
+def quantize_nncf(
+    python: str, form: str, source: Path, target: Path, port: str, data: Array
+) -> str:
+    """NNCF's post-training quantization in its own environment; the error's last line, or ""."""
+    samples = target.with_name("samples.npz")
+    np.savez(samples, **{port: data})
+    words = [python, "-c", NNCF, form, str(source), str(samples), str(target)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+
+
+def compare_model(name: str, source: Path, nncf: str) -> None:
     """Print a row for each tool."""
     make_data, read = MODELS[name]
     data = make_data()
@@ -144,21 +174,36 @@ def compare_model(name: str, source: Path) -> None:
         row(f"irc {method}", made.to_onnx(), time.perf_counter() - start)
     with tempfile.TemporaryDirectory() as folder:
         target, start = Path(folder) / "peer.onnx", time.perf_counter()
-        quantize_onnxruntime(source, target, batches)
-        row("onnxruntime", target, time.perf_counter() - start)
+        try:
+            quantize_onnxruntime(source, target, batches)
+            row("onnxruntime", target, time.perf_counter() - start)
+        except Exception as error:
+            print(f"{name:28} onnxruntime    ends in {type(error).__name__}: {str(error)[:80]}")
+        for form in ("onnx", "xml") if nncf else ():
+            target, start = Path(folder) / f"nncf.{form}", time.perf_counter()
+            failed = quantize_nncf(nncf, form, source, target, port, data[:CALIBRATION])
+            if failed:
+                print(f"{name:28} NNCF {form:9} ends in {failed[:120]}", flush=True)
+            else:
+                row(f"NNCF {form}", target, time.perf_counter() - start)
 
 
 def main() -> None:
     """Compare the tools on each model that is there."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--nncf", default="", help="an interpreter that has nncf")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), help="some of the models")
+    args = parser.parse_args()
     logging.disable(logging.WARNING)
     print(f"{'model':28} {'tool':14} {'agreement':>9} {'ms of 8':>8} {'seconds':>8}")
-    files = sorted(Path(sys.argv[1]).rglob("*.onnx"))
-    for name in MODELS:
+    files = sorted(args.folder.rglob("*.onnx"))
+    for name in args.models:
         found = next((p for p in files if p.as_posix().endswith(f"/{name}")), None)
         if found is None:
-            print(f"{name:28} not run: it is not in {sys.argv[1]}")
+            print(f"{name:28} not run: it is not in {args.folder}")
         else:
-            compare_model(name, found)
+            compare_model(name, found, args.nncf)
 
 
 if __name__ == "__main__":

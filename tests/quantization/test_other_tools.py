@@ -1,10 +1,12 @@
 """Models that other tools quantized: irc against the runtime that each is made for.
 
-NNCF, as ONNX and as IR; Olive's passes; GPTQ as ONNX. onnxruntime's static and dynamic
+NNCF, as ONNX and as IR; Olive's passes; GPTQ as ONNX; checkpoints of AutoGPTQ and AutoAWQ, which
+onnxruntime-genai's builder exports. onnxruntime's static and dynamic
 quantization: tests/models/test_quantized.py; every form of MatMulNBits: tests/compiler/frontends/
 onnx/ops/com_microsoft/test_matmul_nbits.py. These tools are in none of irc's extras:
 IRC_NNCF_PYTHON names an interpreter that has nncf, onnx, onnxruntime and openvino;
-IRC_OLIVE_PYTHON one that has olive-ai, requests, torch, onnx and onnxruntime.
+IRC_OLIVE_PYTHON one that has olive-ai, requests, torch, onnx, onnxruntime and onnxruntime-genai;
+IRC_AUTOGPTQ_PYTHON one that has auto-gptq, autoawq, and the transformers that both can import.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ def find_python(variable: str, module: str) -> str:
 
 PYTHON = find_python("IRC_NNCF_PYTHON", "nncf")
 OLIVE_PYTHON = find_python("IRC_OLIVE_PYTHON", "olive")
+AUTOGPTQ_PYTHON = find_python("IRC_AUTOGPTQ_PYTHON", "auto_gptq")
 
 QUANTIZE = """
 import sys
@@ -181,3 +184,96 @@ def test_olive_and_gptq(
     (found,) = net(inputs)
     (peer,) = create_session(str(target)).run(None, inputs)
     assert np.abs(found - peer).max() <= limit * np.abs(peer).max()
+
+
+# A decoder of one layer, quantized on the CPU. AutoGPTQ moves its blocks to the device of a
+# constant and synchronizes CUDA, whether there is a GPU or not.
+CHECKPOINT = """
+import sys, torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+tool, source, target = sys.argv[1:]
+torch.manual_seed(0)
+words = {f"w{number}": number for number in range(126)} | {"<s>": 126, "</s>": 127}
+encoder = Tokenizer(models.WordLevel(words, unk_token="w0"))
+encoder.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(
+    tokenizer_object=encoder, bos_token="<s>", eos_token="</s>", pad_token="</s>", unk_token="w0"
+)
+config = LlamaConfig(
+    vocab_size=128, hidden_size=128, intermediate_size=128, num_hidden_layers=1,
+    num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+    bos_token_id=126, eos_token_id=127, architectures=["LlamaForCausalLM"],
+)
+model = LlamaForCausalLM(config).eval()
+rows = [torch.randint(0, 126, (1, 64)) for _ in range(4)]
+if tool == "AutoAWQ":
+    from awq import AutoAWQForCausalLM
+
+    model.save_pretrained(source)
+    tokenizer.save_pretrained(source)
+    texts = [" ".join(f"w{token}" for token in row[0].tolist()) for row in rows]
+    made = AutoAWQForCausalLM.from_pretrained(source, device_map=None, torch_dtype=torch.float32)
+    options = {"zero_point": True, "q_group_size": 32, "w_bit": 4, "version": "GEMM"}
+    made.quantize(
+        tokenizer, options, calib_data=texts, max_calib_samples=4, max_calib_seq_len=64
+    )
+    made.save_quantized(target)
+else:
+    from auto_gptq import BaseQuantizeConfig
+    from auto_gptq.modeling import LlamaGPTQForCausalLM, _base
+
+    torch.cuda.synchronize = lambda *device: None
+    _base.CUDA_0 = torch.device("cpu")
+    options = BaseQuantizeConfig(
+        bits=4, group_size=32, desc_act="desc_act" in tool, sym="asymmetric" not in tool
+    )
+    made = LlamaGPTQForCausalLM(model, False, options)
+    examples = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
+    made.quantize(examples, cache_examples_on_gpu=False)
+    made.save_quantized(target, use_safetensors=True)
+tokenizer.save_pretrained(target)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "tool", ["AutoGPTQ", "AutoGPTQ asymmetric", "AutoGPTQ desc_act", "AutoAWQ"]
+)
+def test_checkpoints_as_onnx(tool: str, tmp_path: Path) -> None:
+    if not AUTOGPTQ_PYTHON or not OLIVE_PYTHON:
+        pytest.skip("not run: IRC_AUTOGPTQ_PYTHON and IRC_OLIVE_PYTHON name no interpreters")
+    checkpoint, target = tmp_path / "checkpoint", tmp_path / "onnx"
+    make = [AUTOGPTQ_PYTHON, "-c", CHECKPOINT, tool, str(tmp_path / "float"), str(checkpoint)]
+    export = [OLIVE_PYTHON, "-m", "onnxruntime_genai.models.builder", "-i", str(checkpoint)]
+    export += ["-o", str(target), "-p", "int4", "-e", "cpu", "-c", str(tmp_path / "cache")]
+    for program, *words in (make, export):
+        # The builder imports modules of names that this folder has, too.
+        done = subprocess.run(
+            [Path(program).absolute(), *words],
+            cwd=tmp_path, capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+    model = onnx.load(target / "model.onnx")
+    products = [node for node in model.graph.node if node.op_type == "MatMulNBits"]
+    assert len(products) >= 6
+    assert any(len(node.input) > 4 and node.input[4] for node in products) == ("desc" in tool)
+    # Its products round activations to 8 bits otherwise, which irc does on request only.
+    for node in products:
+        for attribute in node.attribute:
+            if attribute.name == "accuracy_level":
+                attribute.i = 1
+    onnx.save(model, target / "exact.onnx")
+    tokens = np.random.default_rng(5).integers(0, 126, (2, 9))
+    inputs: dict[str, np.ndarray] = {
+        "input_ids": tokens,
+        "attention_mask": np.ones_like(tokens),
+        "past_key_values.0.key": np.zeros((2, 2, 0, 32), np.float32),
+        "past_key_values.0.value": np.zeros((2, 2, 0, 32), np.float32),
+    }
+    net = irc.compile_model(target / "exact.onnx", num_threads=1)
+    assert not net.plan.host_steps()
+    peers = create_session(str(target / "exact.onnx")).run(None, inputs)
+    for found, peer in zip(net(inputs), peers, strict=True):
+        assert np.abs(found - peer).max() <= 1e-4 * np.abs(peer).max()
