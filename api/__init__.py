@@ -71,7 +71,8 @@ def compile_model(
     """Compile a model for this machine.
 
     source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto, an openvino.Model or a Model.
-    precision: "f32" (the default), or "bf16" (matrix products and convolutions take bf16 operands).
+    precision: "f32" (the default), "bf16" (matrix products and convolutions take bf16 operands), or
+    "f16" (matrix products take f16 operands).
     num_threads: None for the CPUs this process may use. shapes: fixed sizes by input name.
     max_memory: bytes for any tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from
     using Winograd's transform. denormals: "flush" takes floating-point numbers below the smallest

@@ -243,7 +243,9 @@ class CompiledModel(HasMetadata):
     def report(self) -> str:
         """How the model runs: steps, kernels, precision, and every step outside native code."""
         from ..compiler.report import report
+        from ..plan.packing.panel_params import describe_f16_sums
         from ..runtime.jit.host_features import without_tiles
+        from ..runtime.machine.detect import host_target
 
         lines = [report(self.plan, self.trace)]
         if self._source.config.performance == "throughput":
@@ -255,6 +257,8 @@ class CompiledModel(HasMetadata):
         linked = self._program.count_linked if self._program is not None else 0
         if linked:
             lines.append(f"linked     {linked} kernels by LLVM")
+        if self.plan.precision == "f16":
+            lines.append(f"sums       {describe_f16_sums(host_target())}")
         if reason := without_tiles():
             lines.append(f"tiles      none: AMX is there, but {reason}")
         return "\n".join(lines)

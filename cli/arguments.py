@@ -103,8 +103,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     """Options of compilation."""
     parser.add_argument(
         "--precision",
-        choices=("f32", "bf16"),
-        help="of matrix products and convolutions (default: f32, or what a .irc was compiled for)",
+        choices=("f32", "bf16", "f16"),
+        help="of matrix products and (not f16) convolutions (default: f32, or what a .irc was "
+        "compiled for)",
     )
     parser.add_argument(
         "--denormals",

@@ -9,7 +9,7 @@ from typing import Any, cast
 # Constant folding may make a model's constants grow by at most this much
 # (docs/dev/architecture.md).
 FOLDING_LIMIT = 64 * 2**20
-PRECISIONS = ("f32", "bf16")
+PRECISIONS = ("f32", "bf16", "f16")
 CONV_ALGORITHMS = ("auto", "direct")
 DENORMALS = ("auto", "flush", "keep")
 ACTIVATIONS = ("f32", "int8")
@@ -20,7 +20,8 @@ class Options:
     """Options of the passes and of lowering.
 
     precision: "f32" keeps a float32 model in float32; "bf16" lets matrix products and
-    convolutions take bf16 operands. fold_limit: bytes by which folding may enlarge the constants.
+    convolutions take bf16 operands, "f16" lets matrix products take f16 operands. fold_limit: bytes
+    by which folding may enlarge the constants.
     verify: check the graph after every pass. stop_after: stop once this many rules have fired (a
     bisecting tool).
     conv_algorithm: "auto" lets 3x3 convolutions use Winograd's transform, "direct" does not.

@@ -122,9 +122,9 @@ def _precision(plan: Plan) -> str:
         return plan.precision
     found: list[str] = []
     for name, products in _products(plan):
-        rounded = sum(s.compute_unit() == "bf16" for s in products)
+        rounded = sum(s.compute_unit() == plan.precision for s in products)
         found.append(f"{rounded} of {len(products)} {name}")
-    return f"{plan.precision} ({', '.join(found) or 'no products'} have bf16 factors)"
+    return f"{plan.precision} ({', '.join(found) or 'no products'} have {plan.precision} factors)"
 
 
 def _integers(plan: Plan) -> str:

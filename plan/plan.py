@@ -40,7 +40,7 @@ class PlanConstant:
 
     `layout` None: the array itself, contiguous. Else panels (plan/packing/layouts.py);
     PackedB where `transposed`: of the transposed matrix. `rounds`: the array is f32, `dtype` is
-    bf16, and packing rounds its elements to nearest even, denormals to zeros.
+    bf16 or f16, and packing rounds its elements to nearest even, denormals to zeros for bf16.
     """
 
     source: int

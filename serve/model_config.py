@@ -54,7 +54,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """config.json. None means the server's setting."""
 
     shapes: dict[str, list[Size | None]] = {}
-    precision: Literal["f32", "bf16"] | None = None
+    precision: Literal["f32", "bf16", "f16"] | None = None
     threads: Count | None = None
     instances: Annotated[int, Meta(ge=1, le=64)] | None = None
     batching: BatchingConfig | Literal[False] | None = None

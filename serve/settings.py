@@ -66,7 +66,7 @@ class Settings:
     batching: Batching | None = None
     instances: int = 1
     threads: int | None = None
-    precision: Literal["f32", "bf16"] | None = None
+    precision: Literal["f32", "bf16", "f16"] | None = None
     max_memory: int | None = None
     queue_size: int = 128
     poll_seconds: float = 0.0

@@ -1,7 +1,7 @@
 """`import irc_compiler.compat.openvino as ov`: Core, models and requests on irc.
 
 Arrays of another element type are cast, Tensors are not, as in OpenVINO (input_values.py). irc
-follows INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32" or "bf16"); a property that
+follows INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32", "bf16" or "f16"); a property that
 requests something else warns once. Without the hint a float32 model computes in float32, where
 OpenVINO may choose bf16.
 """

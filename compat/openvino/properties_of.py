@@ -19,7 +19,9 @@ from .types import Type
 # Properties that irc follows, or whose values (None: any) request what irc does anyway.
 _HEEDED: Mapping[str, tuple[str, ...] | None] = {
     "INFERENCE_NUM_THREADS": None,
-    "INFERENCE_PRECISION_HINT": ("f32", "bf16", "float", "float32", "bfloat16", "", "dynamic"),
+    "INFERENCE_PRECISION_HINT": (
+        *("f32", "bf16", "f16", "float", "float32", "bfloat16", "float16", "", "dynamic"),
+    ),
     "PERFORMANCE_HINT": ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT", ""),
     "PERFORMANCE_HINT_NUM_REQUESTS": None,
     "NUM_STREAMS": ("1", "AUTO", "-1"),
@@ -79,7 +81,7 @@ def compile_options(properties: Mapping[str, Any]) -> dict[str, Any]:
     warn_of_unheeded(properties)
     hint = _text_of(properties.get("INFERENCE_PRECISION_HINT", "f32"))
     return {
-        "precision": "bf16" if "bf" in hint else "f32",
+        "precision": "bf16" if "bf" in hint else "f16" if "16" in hint else "f32",
         "num_threads": int(properties.get("INFERENCE_NUM_THREADS") or 0) or None,
         "denormals": _DENORMALS.get(str(properties.get("CPU_DENORMALS_OPTIMIZATION"))),
         "performance": _performance(properties),
@@ -129,7 +131,7 @@ def describe_model(net: Net, properties: Mapping[str, Any]) -> dict[str, Any]:
         "NUM_STREAMS": net.calls_at_a_time,
         "INFERENCE_NUM_THREADS": net.stats().threads * net.calls_at_a_time,
         "PERF_COUNT": False,
-        "INFERENCE_PRECISION_HINT": Type.bf16 if net.plan.precision == "bf16" else Type.f32,
+        "INFERENCE_PRECISION_HINT": getattr(Type, net.plan.precision),
         "PERFORMANCE_HINT": PerformanceMode[_performance(properties).upper()],
         "EXECUTION_MODE_HINT": ExecutionMode.PERFORMANCE,
         "EXECUTION_DEVICES": ["CPU"],

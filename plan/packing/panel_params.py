@@ -31,6 +31,32 @@ def panel_width(target: Target, bits: int) -> int:
     return _PANEL_VECTORS[target.isa] * target.lanes(bits)
 
 
+# What multiplies and adds f16 as f16: the feature that has it. The sums of a register are twice as
+# many as f32's, and so are the columns of a panel.
+_F16_FEATURES: Final[dict[Isa, str]] = {"avx512": "avx512fp16", "neon": "fullfp16"}
+# Steps of K whose products are added in f16, before their sum is added to one in f32
+# (docs/dev/tuning/f16-sums.md).
+F16_SUM_STEPS: Final = 64
+
+
+def adds_in_f16(target: Target, factors: DType | None) -> bool:
+    """Whether products of factors rounded to the type `factors` are added in f16."""
+    feature = _F16_FEATURES.get(target.isa)
+    return factors is DType.f16 and feature is not None and target.has(feature)
+
+
+def describe_f16_sums(target: Target) -> str:
+    """In which types products of f16 factors are added."""
+    if adds_in_f16(target, DType.f16):
+        return f"f16 over {F16_SUM_STEPS} products, whose sums are added in f32"
+    return "f32: this processor has no arithmetic of f16"
+
+
+def product_panel_width(target: Target, acc: DType, factors: DType | None) -> int:
+    """Columns of one packed panel of a product whose factors are rounded to the type `factors`."""
+    return panel_width(target, 16 if adds_in_f16(target, factors) else acc.bits)
+
+
 # Units that multiply cells of several values and add their products to one sum: values per cell
 # and the feature that has it, best first. Of bytes (u8 like i8), four make a cell for
 # VNNI; without it pairs are multiplied as 16-bit integers, whose products' sum never saturates.
@@ -139,7 +165,7 @@ def packed_layout(
     if n <= 1 or k < 0:
         return None
     kind = dot_factor_dtype(dtype, factors)
-    nr = panel_width(target, accumulator(dtype).bits)
+    nr = product_panel_width(target, accumulator(dtype), factors)
     # A register of a block's columns holds two cells of each.
     kr = cell_depth(target, kind) * (2 if has_block_unit(target, kind) else 1)
     return PackedB(nr, kr, column_sums=kind is DType.i8)

@@ -176,7 +176,7 @@ class Spec:
         return total
 
     def compute_unit(self) -> str:
-        """The unit of a core whose peak bounds the kernel: f32, f64, bf16 or int8."""
+        """The unit of a core whose peak bounds the kernel: f32, f64, f16, bf16 or int8."""
         return "f64" if any(o.dtype is DType.f64 for o in self.operands()) else "f32"
 
     def factor_dtypes(self) -> tuple[DType, ...]:

@@ -19,7 +19,7 @@ from ..packing.panel_params import (
     compressed_layout,
     dot_factor_dtype,
     dot_group,
-    panel_width,
+    product_panel_width,
 )
 from ..ranges import COUNT, MAX_ELEMENTS, Range
 from ..target import Target
@@ -103,8 +103,9 @@ class GemmSpec(Spec):
     strides in place of one; a product with n = 1 has none for a.
 
     compute_dtype: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest
-    even, denormals become zeros; acc is f32); a packed right operand is stored in it. None: as they
-    are.
+    even, denormals become zeros; acc is f32); a packed right operand is stored in it. f16 rounds
+    them to f16 (denormals are kept, what exceeds 65504 becomes infinite), and sums of few products
+    may be f16 numbers (plan/packing/panel_params.py, adds_in_f16). None: as they are.
     """
 
     family: ClassVar[str] = "gemm"
@@ -290,7 +291,7 @@ class GemmSpec(Spec):
         packed, where = self.packed, self.where
         if packed is None:
             return
-        nr, kind = panel_width(target, self.acc.bits), self.cell_dtype()
+        nr, kind = product_panel_width(target, self.acc, self.compute_dtype), self.cell_dtype()
         if packed.nr != nr:
             raise spec_error("packed panels have another width", where, packed.nr, nr)
         kr = cell_depth(target, kind)
@@ -314,10 +315,13 @@ class GemmSpec(Spec):
                 what = "a zero point is not of its operand's type"
                 raise spec_error(what, where, zero.dtype, of.dtype)
         if self.compute_dtype is not None:
-            require_bf16(self.compute_dtype, self.acc, where)
-            require_one_of(left, (DType.bf16, DType.f32), where)
+            half = self.compute_dtype
+            if half is not DType.f16:
+                require_bf16(half, self.acc, where)
+            require_one_of(self.acc, (DType.f32,), where)
+            require_one_of(left, (half, DType.f32), where)
             packed = self.packed is not None
-            require_one_of(right, (DType.bf16,) if packed else (DType.bf16, DType.f32), where)
+            require_one_of(right, (half,) if packed else (half, DType.f32), where)
 
     # Cost and text ------------------------------------------------------------------------------
 

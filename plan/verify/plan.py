@@ -116,7 +116,8 @@ def _verify_constant(c: PlanConstant) -> None:
     sizes = (*c.shape, *((c.layout.nr, c.layout.kr) if c.layout else ()))
     if any(not is_int(d) or d < 0 for d in sizes):
         raise plan_error("a constant's sizes are not numbers", "constants", sizes)
-    if c.rounds and (c.dtype is not DType.bf16 or c.layout is None):
+    half = c.dtype is DType.bf16 or (c.dtype is DType.f16 and isinstance(c.layout, PackedB))
+    if c.rounds and (not half or c.layout is None):
         raise plan_error("a constant rounds to a type that none is packed in", "constants", c.dtype)
     if c.layout is not None:
         if c.dtype.bits < 8 and not (isinstance(c.layout, PackedB) and 8 // c.dtype.bits == 2):

@@ -13,6 +13,7 @@ from .values import (
     F32,
     F64,
     I1,
+    LLVM_F16,
     Value,
     bits_of,
     element_of,
@@ -176,10 +177,11 @@ class Arith(Vectors):
         return self.intrinsic("copysign", self.as_value(magnitude, sign.type), sign)
 
     def fma(self, a: Number, b: Number, c: Number) -> Value:
-        """a * b + c: rounded once where the Target has FMA, else twice. Never a library call."""
+        """a * b + c: rounded once where the Target has FMA, else twice. Never a library call, but
+        of LLVM's own f16 where the Target has no arithmetic of f16."""
         type_ = next(x.type for x in (a, b, c) if isinstance(x, Value))
         x, y, z = (self.as_value(v, type_) for v in (a, b, c))
-        if self.target.fma and element_of(type_) in (F32, F64):
+        if self.target.fma and element_of(type_) in (F32, F64, LLVM_F16):
             return self.intrinsic("fma", x, y, z)
         return self.fadd(self.fmul(x, y), z)
 

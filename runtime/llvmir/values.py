@@ -24,7 +24,7 @@ LLVM_F16, LLVM_BF16 = "half", "bfloat"
 
 _BITS: Final = {F16: 16, BF16: 16, LLVM_F16: 16, LLVM_BF16: 16, F32: 32, F64: 64, PTR: 64}
 # Suffixes of overloaded intrinsics.
-_SUFFIX: Final = {F16: I16, BF16: I16, F32: "f32", F64: "f64", PTR: "p0"}
+_SUFFIX: Final = {F16: I16, BF16: I16, LLVM_F16: "f16", F32: "f32", F64: "f64", PTR: "p0"}
 
 # Element types by the names irc_compiler.ir.dtype uses; booleans are stored as bytes, signs are
 # operations.
@@ -142,16 +142,22 @@ def float_text(x: float, element: str) -> str:
     if element == F32:
         return f"0x{struct.unpack('<Q', struct.pack('<d', _to_f32(x)))[0]:016X}"
     if element == F16:
-        try:
-            return str(struct.unpack("<H", struct.pack("<e", x))[0])
-        except OverflowError:
-            return str(0xFC00 if x < 0 else 0x7C00)
+        return str(_f16_bits(x))
+    if element == LLVM_F16:
+        return f"0xH{_f16_bits(x):04X}"
     if element == BF16:
         bits = struct.unpack("<I", struct.pack("<f", _to_f32(x)))[0]
         if math.isnan(x):
             return str(bits >> 16 | 0x40)
         return str((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
     raise TypeError(f"{element} is not a float type")
+
+
+def _f16_bits(x: float) -> int:
+    try:
+        return struct.unpack("<H", struct.pack("<e", x))[0]
+    except OverflowError:
+        return 0xFC00 if x < 0 else 0x7C00
 
 
 def _to_f32(x: float) -> float:
@@ -164,7 +170,7 @@ def _to_f32(x: float) -> float:
 def number(x: float, type_: str) -> Value:
     """A constant of any arithmetic type; splat for a vector type."""
     element, lanes = split_type(type_)
-    if not is_float(element):
+    if not is_float(element) and element != LLVM_F16:
         return integer(int(x), type_)
     text = float_text(float(x), element)
     if lanes == 1:

@@ -16,13 +16,14 @@ from typing import Final
 import numpy as np
 
 from ...ir.dtype import DType
+from ...plan.packing.panel_params import adds_in_f16
 from ...plan.target import Target
 from ..jit.image_loader import load_objects
 from ..jit.llvm import emit_object
 from ..kernels.emit.amx_registers import AMX_ROWS, AmxTiles, on_tile, release
 from ..kernels.emit.dot_units import tile_instruction
 from ..llvmir.builder import Function, Module, StackVariable
-from ..llvmir.values import I8, I64, Value, bits_of, integer, number, vec
+from ..llvmir.values import I8, I64, LLVM_F16, Value, bits_of, integer, number, vec
 from .detect import host_target
 
 
@@ -47,6 +48,7 @@ UNITS: Final[dict[str, Unit]] = {
     "f32": Unit("float", "float"),
     "f64": Unit("double", "double"),
     "bf16": Unit("float", "bfloat", 2, _DOT_BF16, "avx512bf16", DType.bf16),
+    "f16": Unit(LLVM_F16, LLVM_F16),
     "int8": Unit("i32", "i32", 4, _DOT_BYTES, "avx512vnni", DType.i8),
 }
 
@@ -93,7 +95,8 @@ class Peak:
 def peak_loop(unit: str, target: Target) -> tuple[Module, int]:
     """measured(to, turns), and the operations of a turn."""
     of = UNITS[unit]
-    if of.feature is not None and not target.has(of.feature):
+    lacks = of.feature is not None and not target.has(of.feature)
+    if lacks or (unit == "f16" and not adds_in_f16(target, DType.f16)):
         of = UNITS["f32"]
     tile = tile_instruction(target, of.cells, of.each)
     return _tile_loop(target, tile, of.each) if tile else _vector_loop(target, of)

@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     models.add_argument(
         "--precision",
-        choices=("f32", "bf16"),
-        help="of matrix products and convolutions (default: f32)",
+        choices=("f32", "bf16", "f16"),
+        help="of matrix products and (not f16) convolutions (default: f32)",
     )
     models.add_argument(
         "--instances",

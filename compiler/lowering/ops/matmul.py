@@ -37,6 +37,13 @@ def rounded_factors(options: Options, dtype: DType) -> DType | None:
     return DType.bf16 if options.precision == "bf16" and dtype is DType.f32 else None
 
 
+def product_factors(options: Options, dtype: DType) -> DType | None:
+    """The same of matrix products, which alone have f16 factors."""
+    if options.precision == "f16" and dtype in (DType.f32, DType.f16):
+        return DType.f16
+    return rounded_factors(options, dtype)
+
+
 def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
     """Emit the step of a product and of the elementwise chain behind it."""
     inputs = lowering.graph.inputs(node)
@@ -53,13 +60,14 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     a = matrix(a_view, op.transpose_a, column=False)
     n = lowering.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
-    factors = rounded_factors(lowering.options, dtype)
+    factors = product_factors(lowering.options, dtype)
     weight, b_cast = compressed_weight(lowering.graph, node), None
     scaling: list[View] = []
     if weight is None:
         b, packed, b_cast = right_operand(lowering, b_value, op.transpose_b, factors)
     else:
         b, packed, scaling = compressed_operand(lowering, weight, lowering.name(b_value.node))
+        factors = rounded_factors(lowering.options, dtype)
     if not isinstance(k, int):
         k = b.shape[-2]  # the size that is known is the one that panels have
     m = a.shape[-2]

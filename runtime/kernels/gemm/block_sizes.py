@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....plan.packing.panel_params import cell_depth, panel_width
+from ....plan.packing.panel_params import cell_depth, product_panel_width
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 
@@ -28,7 +28,8 @@ class ProductShape:
     @staticmethod
     def of(spec: GemmSpec, target: Target) -> ProductShape:
         lanes, kr = target.lanes(spec.acc.bits), cell_depth(target, spec.cell_dtype())
-        nr = spec.packed.nr if spec.packed else panel_width(target, spec.acc.bits)
+        width = product_panel_width(target, spec.acc, spec.compute_dtype)
+        nr = spec.packed.nr if spec.packed else width
         vectors = nr // lanes
         if isinstance(spec.n, int):
             vectors = max(1, min(vectors, -(-spec.n // lanes)))

@@ -14,13 +14,13 @@ from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
-from ...llvmir.values import Value
+from ...llvmir.values import F16, Value
 from ..emit.casts import cast, from_memory
 from ..emit.dot_units import BLOCK_UNITS, BlockUnit, find_unit
 from ..emit.register_tile import KernelContext
 from . import bf16_rounding as rounding
 from .packing.dequant import Dequantizer
-from .schedule import DequantSchedule, GemmSchedule, Int8Schedule
+from .schedule import DequantSchedule, F16Schedule, GemmSchedule, Int8Schedule
 from .zero_point_corrections import Corrections, find_corrections
 
 
@@ -89,13 +89,21 @@ class GemmContext(KernelContext):
         return (*zeros, *range(extras), *self._scaling, extras)
 
     @cached_property
+    def adds_in_f16(self) -> bool:
+        """Whether sums of a few products are f16 numbers."""
+        return isinstance(self.schedule, F16Schedule)
+
+    @cached_property
     def cell(self) -> DType:
-        """The type of a cell of a packed copy."""
-        return DType.i32 if self.unit else self.spec.acc
+        """The type of a cell of a packed copy; f16 numbers of A are stored twice, as 32 bits are
+        copied to all lanes by the load itself."""
+        return DType.i32 if self.unit or self.adds_in_f16 else self.spec.acc
 
     @cached_property
     def b_cell(self) -> DType:
         """The same of B: two bytes stay bytes."""
+        if self.adds_in_f16:
+            return DType.f16
         pairs = self.spec.cell_dtype() is DType.i8 and self.schedule.kr == 2
         return DType.i16 if pairs else self.cell
 
@@ -116,6 +124,8 @@ class GemmContext(KernelContext):
         """A value of an operand's type, which may be converted to another first, as a factor of
         the accumulator's type."""
         wide = self.cast_operand(f, value, dtype, to)
+        if self.spec.compute_dtype is DType.f16:
+            return f.cast(f.cast(wide, F16), self.acc)
         return wide if self.spec.compute_dtype is None else rounding.round_to_bf16(f, wide)
 
     def cast_operand(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:

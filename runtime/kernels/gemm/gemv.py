@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....ir.dtype import DType
 from ....plan.specs.base import Size
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, I64, Value, integer, is_float, vec
@@ -82,7 +83,7 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
                 total.set(f.add(f.mul(a, b), total.get()))
 
     buffer = f.stack(rows * g.bytes)
-    with flush_to_zero(f, spec.compute_dtype is not None):
+    with flush_to_zero(f, spec.compute_dtype is DType.bf16):
         depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
         step = _ACCUMULATORS_PER_ROW * lanes
         # Lanes that lie apart hide a loop's own instructions: no turn is written out.

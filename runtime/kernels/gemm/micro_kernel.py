@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from ....ir.dtype import DType
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, F32, I1, I64, PTR, Value, bits_of, integer, vec
 from ..emit.register_tile import unrolled_loop
@@ -150,11 +151,12 @@ class VectorMicroKernel:
                 what = (buffer, m, n, rows, cols, *terms)
                 loops.f.call_function(self._finish, loops.frame, *what)
 
-    def _tile_function(self, shape: TileShape) -> Function:
+    def _open_tile(self, shape: TileShape) -> Function:
+        """A tile's function without its body."""
         g = self.g
         t = g.schedule
         edge = "edge_" if shape.edge else ""
-        f = g.module.function(
+        return g.module.function(
             g.module.unique(f"tile_{edge}{shape.rows}x{shape.panels}x{shape.vectors}"),
             [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
             + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
@@ -163,6 +165,11 @@ class VectorMicroKernel:
             attributes="nounwind noinline",
             linkage="internal",
         )
+
+    def _tile_function(self, shape: TileShape) -> Function:
+        g = self.g
+        t = g.schedule
+        f = self._open_tile(shape)
         columns = [
             p * t.nr + v * t.lanes for p in range(shape.panels) for v in range(shape.vectors)
         ]
@@ -182,7 +189,7 @@ class VectorMicroKernel:
                     s.set(f.load(g.vector, address, g.align))
         if g.corrections and not t.buffered:
             correct(g, f, columns, sums)
-        with rounding.flush_to_zero(f, g.spec.compute_dtype is not None and not g.unit):
+        with rounding.flush_to_zero(f, g.spec.compute_dtype is DType.bf16 and not g.unit):
             self._accumulate(g, f, shape, columns, sums)
             for s, address in slots if t.buffered else ():
                 f.store(s.get(), address, g.align)
@@ -210,7 +217,7 @@ def accumulate_panels(
     a_step, b_step = (g.size(f, p["frame"], x.step) for x in (a, b))
     if g.block_unit is not None:
         panel_bytes = f.mul(panel, bits_of(b_type) // 8)
-        ahead = partial(_prefetch_b, g, f, shape, panel_bytes=panel_bytes)
+        ahead = partial(prefetch_b, g, f, shape, panel_bytes=panel_bytes)
         accumulate_blocks(g, f, shape, columns, sums, depth, ahead)
         return
     tails = None
@@ -224,7 +231,7 @@ def accumulate_panels(
     b_vector = vec(b_type, t.lanes)
 
     def step(k: Value) -> None:
-        _prefetch_b(g, f, shape, k, f.mul(panel, bits_of(b_type) // 8))
+        prefetch_b(g, f, shape, k, f.mul(panel, bits_of(b_type) // 8))
         row = f.at(p["b"], f.mul(k, b_step), b_type)
         right: list[Value] = []
         for q, c in enumerate(columns):
@@ -282,9 +289,7 @@ def _assembly_loop(
     return loop if loop.fits(g.target) else None
 
 
-def _prefetch_b(
-    g: GemmContext, f: Function, shape: TileShape, k: Value, panel_bytes: Value
-) -> None:
+def prefetch_b(g: GemmContext, f: Function, shape: TileShape, k: Value, panel_bytes: Value) -> None:
     """Prefetch lines of B that will be needed later: into L1 if soon by this tile itself, into
     L2 if by the tiles of the next panel."""
     t, p = g.schedule, f.params

@@ -1,8 +1,8 @@
 """Schedules of matrix products as values: all that the generator of a kernel decides by itself.
 
 `tiling.schedule_gemm` makes them from (spec, Target); everything else reads them. The class of a
-schedule names its micro-kernel: vector registers, vector registers that expand compressed weights
-as they read them or multiply them by int8 rows, or tiles of AMX.
+schedule names its micro-kernel: vector registers, those of f16 sums, vector registers that expand
+compressed weights as they read them or multiply them by int8 rows, or tiles of AMX.
 """
 
 from __future__ import annotations
@@ -79,6 +79,12 @@ class VectorSchedule(TileSchedule):
 
 
 @dataclass(frozen=True)
+class F16Schedule(TileSchedule):
+    """Tiles of vector registers of f16 sums, which are added to f32 sums in a buffer after every
+    F16_SUM_STEPS steps of K (f16_micro_kernel.py)."""
+
+
+@dataclass(frozen=True)
 class DequantSchedule(TileSchedule):
     """Tiles of vector registers, which expand the cells of a compressed B themselves."""
 
@@ -100,7 +106,9 @@ class AmxSchedule(TileSchedule):
     a_fetch_rows: int = 0  # rows of A that are fetched ahead while rows are packed
 
 
-GemmSchedule: TypeAlias = VectorSchedule | DequantSchedule | Int8Schedule | AmxSchedule
+GemmSchedule: TypeAlias = (
+    VectorSchedule | F16Schedule | DequantSchedule | Int8Schedule | AmxSchedule
+)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,11 @@ K resumes the stored partial sum. So a tiling may be wrong about a machine; only
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from ....ir.dtype import DType
+from ....plan.packing.panel_params import F16_SUM_STEPS, adds_in_f16
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -33,6 +35,7 @@ from .operand_packing import OperandPacking, choose_packing, needs_no_conversion
 from .packing.quantize_rows import padded_depth, row_elements
 from .schedule import (
     DequantSchedule,
+    F16Schedule,
     GemmSchedule,
     Int8Schedule,
     KernelSchedule,
@@ -67,6 +70,8 @@ def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:
     product = ProductShape.of(spec, target)
     if spec.compressed is not None and spec.compressed.dot_group:
         return choose_int8_schedule(spec, target)
+    if adds_in_f16(target, spec.compute_dtype):
+        return choose_f16_schedule(spec, target)
     if instruction := tile_instruction(target, spec.cell_dtype(), product.kr):
         rows = _heights(spec.m, tile_rows(target, product.vectors))[0]
         packing = choose_packing(spec, target, rows, product)
@@ -103,6 +108,37 @@ def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
         **_vector_fields(spec, target, product, packing, (heights, panels), (kc, blocked), blocks),
         pack_b=packing.pack_b,
         fetch=0 if packing.pack_b or spec.packed is None else fetch,
+        streams=streams,
+    )
+
+
+def choose_f16_schedule(spec: GemmSpec, target: Target) -> F16Schedule:
+    """The schedule of f16 sums: registers hold twice the columns, and blocks of K end where f16
+    sums do."""
+    product = ProductShape.of(spec, target)
+    row_bytes = product.nr * DType.f16.bits // 8
+    registers = replace(product, vectors=-(-product.vectors // 2))
+    heights = _heights(spec.m, tile_rows(target, registers.vectors))
+    panels = _panels(spec, target, heights[0], registers)
+    packing = choose_packing(spec, target, heights[0], product)
+    kc, blocked = _depth(spec, product.cells, target, panels * row_bytes, heights[0])
+    if blocked:
+        kc = -(-kc // F16_SUM_STEPS) * F16_SUM_STEPS
+    blocks = block_sizes(spec, target, (heights[0], product.nr, kc), blocked, packing.pack_b)
+    streams = blocks[0] == 1 and not product.guarded
+    lines = max(1, row_bytes // _LINE_BYTES)
+    fetch = lines if streams or product.guarded else 1
+    tile, k_blocks = (heights, panels), (kc, blocked)
+    fields = _vector_fields(spec, target, product, packing, tile, k_blocks, blocks)
+    most = target.heuristics.gemm_unrolled_multiply_adds
+    fields |= {
+        "buffered": True,
+        "unroll": max(1, min(8, most // (heights[0] * registers.vectors * panels) + 1)),
+    }
+    return F16Schedule(
+        **fields,
+        pack_b=packing.pack_b,
+        fetch=0 if packing.pack_b else fetch,
         streams=streams,
     )
 
@@ -198,7 +234,8 @@ def _vector_fields(
 def _finishes_apart(spec: GemmSpec, target: Target, product: ProductShape) -> bool:
     """Whether the epilogue reads sums from a buffer, even where all sizes are known."""
     # Where sums of rounded factors flush denormals by a mode, the epilogue runs outside of it.
-    if not is_short(spec.epilogue, target) or (spec.compute_dtype is not None and product.kr == 1):
+    by_mode = spec.compute_dtype is DType.bf16 and product.kr == 1
+    if by_mode or not is_short(spec.epilogue, target):
         return True
     # Zero points that differ take as many instructions per register as a long program.
     if any(z.strides[-1] != 0 for z in spec.zero_points):

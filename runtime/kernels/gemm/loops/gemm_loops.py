@@ -17,6 +17,7 @@ from ....llvmir.kernel_entry import share
 from ....llvmir.values import ELEMENT, I1, Value, integer
 from ..amx import AmxMicroKernel
 from ..epilogue import finish_function
+from ..f16_micro_kernel import F16MicroKernel
 from ..gemv import dot_function
 from ..int8_micro_kernel import accumulate_int8
 from ..micro_kernel import MicroKernel, VectorMicroKernel
@@ -24,7 +25,7 @@ from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import accumulate_cells, right_function
 from ..packing.panels import in_blocks, pack_a_function
 from ..packing.quantize_rows import quantize_function
-from ..schedule import AmxSchedule, DequantSchedule, Int8Schedule
+from ..schedule import AmxSchedule, DequantSchedule, F16Schedule, Int8Schedule
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
 from .loop_state import LoopState
@@ -38,6 +39,8 @@ def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
     if isinstance(schedule, AmxSchedule):
         assert finish is not None
         return AmxMicroKernel(loops, schedule, finish)
+    if isinstance(schedule, F16Schedule):
+        return F16MicroKernel(loops.g, finish)
     if isinstance(schedule, DequantSchedule):
         return VectorMicroKernel(loops.g, finish, accumulate_cells)
     if isinstance(schedule, Int8Schedule):

@@ -1,7 +1,8 @@
 """Cells of packed operands: elements as they are in memory become what tiles load.
 
-A cell is one element and its neighbours along K: a factor of the accumulator's type, two
-bf16 in 32 bits, four bytes in 32 bits, or two bytes (as such in 16 bits, or widened to 16 each).
+A cell is one element and its neighbours along K: a factor of the accumulator's type, an f16 (the
+left operand's twice, in 32 bits), two bf16 in 32 bits, four bytes in 32 bits, or two bytes (as such
+in 16 bits, or widened to 16 each).
 Indices beyond the end of K are zero: a product with them adds nothing, and neither does a sum.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from .....ir.dtype import DType
 from .....plan.packing.panel_params import BYTES
 from ....llvmir.builder import Function
-from ....llvmir.values import ELEMENT, I16, Value, bits_of, integer, vec
+from ....llvmir.values import ELEMENT, F16, I16, I32, Value, bits_of, integer, vec
 from ...emit.dot_units import left_shift, right_shift, xor_0x80
 from ...emit.gather_lanes import gather
 from ...emit.strided_loops import masked_load
@@ -90,11 +91,23 @@ def fetch_along(
 def cells_along(g: GemmContext, f: Function, side: Side, vectors: Sequence[Value]) -> Value:
     """The cells of elements that follow one another along K, a whole vector of cells."""
     if not g.unit:
-        return g.factor(f, vectors[0], side.dtype, side.to)
+        return _factor(g, f, side, vectors[0])
     if side.bytes:
         return _of_bytes(g, f, side, _concat_lanes(f, vectors))
     low, high = (g.cast_operand(f, x, side.dtype, side.to) for x in vectors)
     return rounding.neighbours(f, low, high)
+
+
+def _factor(g: GemmContext, f: Function, side: Side, x: Value) -> Value:
+    """An element as it is stored: a factor, or an f16, of which cells of the left operand hold two
+    copies."""
+    if not g.adds_in_f16:
+        return g.factor(f, x, side.dtype, side.to)
+    half = f.cast(g.cast_operand(f, x, side.dtype, side.to), F16)
+    if side.cell == F16:
+        return half
+    word = f.cast(f.bitcast(half, vec(I16, half.lanes)), I32, signed_=False)
+    return f.or_(word, f.shl(word, 16))
 
 
 @dataclass(frozen=True)
@@ -143,7 +156,7 @@ def fetch_cells(
 def cells_of_rows(g: GemmContext, f: Function, side: Side, rows: Sequence[Value]) -> Value:
     """The cells that up to `kr` vectors make, each lane with those behind it."""
     if not g.unit:
-        return g.factor(f, rows[0], side.dtype, side.to)
+        return _factor(g, f, side, rows[0])
     rows = [*rows, *[f.as_value(0, rows[0].type)] * g.schedule.kr][: g.schedule.kr]
     if side.bytes:
         lanes, kr = g.schedule.lanes, g.schedule.kr
@@ -157,7 +170,7 @@ def cell_at(g: GemmContext, f: Function, side: Side, pointer: Value, left: Value
     """The right operand's cell of the next values along K, of which `left` > 0 exist."""
     first = f.load(side.element, pointer)
     if not g.unit:
-        return g.factor(f, first, side.dtype, side.to)
+        return _factor(g, f, side, first)
     if side.bytes:
         return _cell_of_bytes(g, f, side, pointer, left)
     second = f.var(g.acc, 0)

@@ -53,7 +53,7 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
     def pack_part(job: tuple[slice, int, int]) -> None:
         which, first, last = job
         columns = matrices[which, ..., first * layout.nr : last * layout.nr]
-        columns = round_array(columns) if constant.rounds else columns
+        columns = _round_factors(columns, constant.dtype) if constant.rounds else columns
         columns = columns ^ np.uint8(SIGN_FLIP) if flips(constant) else columns
         full = columns.shape[-1] // layout.nr
         for begin, end in ((0, full), (full, last - first)):
@@ -73,6 +73,14 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
         with ThreadPoolExecutor(threads, "irc-pack") as pool:
             list(pool.map(pack_part, jobs))
     return flat
+
+
+def _round_factors(array: Array, dtype: DType) -> Array:
+    """An f32 array as bf16 or f16, rounded as the kernels round."""
+    if dtype is DType.bf16:
+        return round_array(array)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16)
 
 
 def _jobs(count: int, across: int, nbytes: int) -> list[tuple[slice, int, int]]:
