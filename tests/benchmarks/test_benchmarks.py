@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDS_TORCH = {"benchmarks.compile", "benchmarks.models", "benchmarks.memory", "benchmarks.tokens"}
+NEEDS_TORCH = {
+    *("benchmarks.compile", "benchmarks.models", "benchmarks.memory", "benchmarks.tokens"),
+    "benchmarks.f16_models",
+}
 # Module -> a short run of it, and what its report must say.
 SHORT: dict[str, tuple[list[str], str]] = {
     "benchmarks.gemm": (
@@ -36,6 +39,10 @@ SHORT: dict[str, tuple[list[str], str]] = {
     ),
     "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"node +11 +11 +100.0%"),
     "benchmarks.interop": (["write", "--only", "test_gemm_d"], r"\d+ of \d+"),
+    "benchmarks.f16_models": (
+        ["--only", "mlp-small", "--seconds", "0.1"],
+        r"mlp-small .*f16 models that take more than .*(met|NOT met)",
+    ),
     "benchmarks.compile": (
         ["--only", "mlp-small", "--rounds", "1"],
         r"mlp-small .*cold: openvino's time over irc's .*longest cold compile .*(met|NOT met)",

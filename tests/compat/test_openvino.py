@@ -190,6 +190,14 @@ def test_threads_and_precision_are_heeded() -> None:
     core.set_property("CPU", {"INFERENCE_NUM_THREADS": "2", "INFERENCE_PRECISION_HINT": "bf16"})
     net = core.compile_model(DIGITS).net
     assert net.stats().threads == 2 and net.plan.precision == "bf16"
+    for hint in ("f16", core_types().f16):
+        made = core.compile_model(DIGITS, "CPU", {"INFERENCE_PRECISION_HINT": hint})
+        assert made.net.plan.precision == "f16"
+        assert made.get_property("INFERENCE_PRECISION_HINT") == core_types().f16
+
+
+def core_types() -> Any:
+    return importlib.import_module("irc_compiler.compat.openvino").Type
 
 
 def test_a_saved_model(tmp_path: Path) -> None:

@@ -94,9 +94,9 @@ class F16MicroKernel(VectorMicroKernel):
             for c, s in zip(columns, of_row, strict=True):
                 for half in range(2):
                     lanes = range(half * t.lanes, (half + 1) * t.lanes)
-                    part = f.shuffle(s.get(), None, lanes)
+                    piece = f.shuffle(s.get(), None, lanes)
                     address = self._sum_address(f, i, c + half * t.lanes)
-                    wide = f.op(g.vector, f"fpext {part} to {g.vector}")
+                    wide = f.op(g.vector, f"fpext {piece} to {g.vector}")
                     total = f.fadd(f.load(g.vector, address, g.align), wide)
                     f.store(total, address, g.align)
 

@@ -132,7 +132,7 @@ def run_irc(path: Path, inputs: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
 def test_reference_engines_get_the_same_task(
     precision: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

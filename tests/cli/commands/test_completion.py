@@ -26,7 +26,7 @@ def complete(*words: str) -> list[str]:
 def test_completion_of_bash(here: Path) -> None:
     assert complete("co") == ["convert", "compile", "compare", "completion"]
     assert complete("graph", "--pro") == ["--profile"]
-    assert complete("compile", "--precision", "") == ["f32", "bf16"]
+    assert complete("compile", "--precision", "") == ["f32", "bf16", "f16"]
     assert complete("compare", "--against", "o") == ["onnxruntime", "openvino"]
     assert complete("cache", "cl") == ["clear"]
     assert complete("inspect", "--declared-shapes", "") == ["check", "ignore"]
@@ -91,7 +91,7 @@ def test_completion_of_fish(here: Path) -> None:
     for line, wanted in (
         ("co", ["compare", "compile", "completion", "convert"]),
         ("graph --pro", ["--profile"]),
-        ("compile --precision ", ["bf16", "f32"]),
+        ("compile --precision ", ["bf16", "f16", "f32"]),
         ("cache cl", ["clear"]),
         ("run x.n", ["x.npy"]),
     ):

@@ -13,7 +13,7 @@ from irc_compiler.runtime.kernels.gemm import generate
 from support.kernels.inner_loops import busiest_loop, find_llvm_mca, predicted_cycles
 from support.kernels.products import Case, make
 
-U8, I8, BF16 = DType.u8, DType.i8, DType.bf16
+U8, I8, BF16, F16 = DType.u8, DType.i8, DType.bf16, DType.f16
 # Vector multiply-adds, or products of bytes, that a core begins in a cycle.
 PER_CYCLE = {"neoverse-n1": 2, "neoverse-v1": 4, "neoverse-v2": 4}
 # The product, the processor whose features it is compiled for, its instruction, the least share.
@@ -32,6 +32,7 @@ LOOPS = {
         "usmmla",
         0.8,
     ),
+    "f16": (Case(48, 256, 64, compute_dtype=F16), "neoverse-n1", "fmla", 0.9),
     "bf16, constant B": (Case(48, 256, 64, compute_dtype=BF16), "neoverse-v1", "bfmmla", 0.8),
 }
 
