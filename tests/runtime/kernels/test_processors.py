@@ -54,7 +54,7 @@ COUNTS = (1, 77)
 ENDS = ("x86-64-v2", "sapphirerapids", "neoverse-v1")
 ends_in_slow_suite = pytest.mark.extended(when=lambda params: params["processor"] not in ENDS)
 # Models that convert to and from 16-bit floats or bytes; the others differ by instruction set only.
-RUN = [c for c in CASES if "bf16" in c or c[0] == "quantized"]
+RUN = [c for c in CASES if "bf16" in c or c[2] == "f16" or c[0] == "quantized"]
 
 
 def needs(processor: str) -> None:

@@ -154,6 +154,7 @@ TYPES = {
 }
 CASES = [(n, t, "f32") for n in GRAPHS for t in TYPES.get(n, tuple(FLOATS))]
 CASES += [(n, "f32", "bf16") for n in ("products", "images", "sequences", "recurrent")]
+CASES += [("products", t, "f16") for t in ("f32", "f16")]
 
 
 # Also models of operations that only IR has: together they need every family.
