@@ -33,6 +33,7 @@ from ..gemm.packing.panels import transpose_square
 # Rows of queries that share a block of keys and values, and those of one register tile.
 MAX_ROWS: Final = 16
 _TILE_ROWS: Final = 4
+_LINE_BYTES: Final = 64
 _MINUS = -float("inf")
 
 
@@ -75,6 +76,12 @@ class FewScratch:
         return cls(query, value, 0, sums, scores, largest, totals, masks, keys, total)
 
 
+# Parameters of functions that prefetch the row that is read a block after each row. soon: of row 0;
+# left: how many rows still have one in the same head; after: what takes the place of `soon` for
+# later rows, whose successors are keys of other heads.
+_AHEAD: Final = [("ptr", "soon"), (I64, "left"), ("ptr", "after")]
+
+
 class FewQueries:
     """Functions for up to MAX_ROWS rows against one block of keys."""
 
@@ -105,16 +112,28 @@ class FewQueries:
             with f.if_(f.icmp("eq", f.sub(rows, full), q)):
                 call(q, full)
 
+    def _prefetch_row(self, f: Function, row: Value, operand: Operand, space: int) -> None:
+        """Fetch the row of keys or values that is read a block later into the second cache.
+
+        Between computations, as the processor waits where many rows are fetched at once."""
+        size = self.spec.iteration_spaces()[space][-1]
+        assert isinstance(size, int)
+        here = f.icmp("slt", row, f.params["left"])
+        base = f.select(here, f.params["soon"], f.params["after"])
+        at = f.offset(base, f.mul(row, f.params["stride"]))
+        for line in range(0, size * operand.dtype.bits // 8, _LINE_BYTES):
+            f.prefetch(f.offset(at, line), locality=2)
+
     # -- scores -------------------------------------------------------------------------------
 
     def _write_turn_keys(self) -> Function:
-        """turn_keys(source, stride, to, count): `count` keys, `stride` bytes apart, as rows of one
-        element each of a tile of keys. The last key fills up the tile."""
+        """turn_keys(source, stride, to, count, *_AHEAD): `count` keys, `stride` bytes apart, as
+        rows of one element each of a tile of keys. The last key fills up the tile."""
         spec, lanes = self.spec, self.lanes
         f = self.function(
             "turn_keys",
             [("ptr noalias readonly", "source"), (I64, "stride"), ("ptr noalias", "to")]
-            + [(I64, "count")],
+            + [(I64, "count"), *_AHEAD],
         )
         last, element = f.sub(f.params["count"], 1), ELEMENT[spec.key.dtype.value]
         codes = spec.codes[0]
@@ -122,8 +141,9 @@ class FewQueries:
         with f.range(0, f.params["count"], lanes, outer=True) as key:
             rows: list[Value] = []
             for i in range(lanes):
-                at = f.mul(f.smin(f.add(key, i), last), f.params["stride"])
-                rows.append(f.offset(f.params["source"], at))
+                index = f.smin(f.add(key, i), last)
+                rows.append(f.offset(f.params["source"], f.mul(index, f.params["stride"])))
+                self._prefetch_row(f, index, spec.key, 1)
 
             def store(start: Value, columns: Sequence[Value], key: Value = key) -> None:
                 for d, x in enumerate(columns):
@@ -262,14 +282,15 @@ class FewQueries:
     # -- mixture ------------------------------------------------------------------------------
 
     def _write_mixture(self, q: int) -> Function:
-        """mixture(values, stride, weights, sums, totals, count): add `count` values, `stride` bytes
-        apart, times the exponentials of q rows to their sums, and these to their totals."""
+        """mixture(values, stride, weights, sums, totals, count, *_AHEAD): add `count` values,
+        `stride` bytes apart, times the exponentials of q rows to their sums, and these to their
+        totals."""
         spec, lanes = self.spec, self.lanes
         f = self.function(
             f"few_mixture_{q}",
             [("ptr noalias readonly", "values"), (I64, "stride")]
             + [("ptr noalias readonly", "weights"), ("ptr noalias", "sums")]
-            + [("ptr noalias", "totals"), (I64, "count")],
+            + [("ptr noalias", "totals"), (I64, "count"), *_AHEAD],
         )
         totals = [f.at(f.params["totals"], i, F32) for i in range(q)]
         chains = [f.var(F32, f.load(F32, a)) for a in totals]
@@ -285,13 +306,13 @@ class FewQueries:
         pieces = -(-vectors // across)
         for piece in range(pieces):
             starts = range(piece * vectors // pieces, (piece + 1) * vectors // pieces)
-            self._add_piece(f, q, [v * lanes for v in starts])
+            self._add_piece(f, q, [v * lanes for v in starts], prefetches=piece == 0)
         return f
 
     def _load_weight(self, f: Function, key: Value, row: int) -> Value:
         return f.load(F32, f.at(f.params["weights"], f.add(key, row * BLOCK_KEYS), F32))
 
-    def _add_piece(self, f: Function, q: int, starts: Sequence[int]) -> None:
+    def _add_piece(self, f: Function, q: int, starts: Sequence[int], *, prefetches: bool) -> None:
         """The sums of q rows at some elements of the values."""
         spec, lanes = self.spec, self.lanes
         addresses = [
@@ -301,6 +322,8 @@ class FewQueries:
                 for row in addresses]  # fmt: skip
         with f.range(0, f.params["count"], unroll=1) as key:
             row = f.offset(f.params["values"], f.mul(key, f.params["stride"]))
+            if prefetches:
+                self._prefetch_row(f, key, spec.value, 2)
             load = self._open_value(f, row)
             wide = [f.splat(self._load_weight(f, key, i), lanes) for i in range(q)]
             for n, start in enumerate(starts):

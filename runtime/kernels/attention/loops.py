@@ -12,7 +12,7 @@ Where there are few queries, rows of all heads that share keys take the place of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ....ir.dtype import DType
@@ -222,12 +222,19 @@ class AttentionLoops:
             row = at.get()
             first = f.urem(row, rows)
             count = f.smin(f.smin(f.sub(rows, first), f.sub(hi, row)), MAX_ROWS)
-            self.rows_of_queries(few, f.mul(f.udiv(row, rows), groups), first, count)
+            head = f.mul(f.udiv(row, rows), groups)
+            # The heads whose keys are read next, or these again where no rows are left.
+            after = f.mul(f.udiv(f.smin(f.add(row, count), f.sub(hi, 1)), rows), groups)
+            self.rows_of_queries(few, (head, after), first, count)
             at.set(f.add(row, count))
 
-    def rows_of_queries(self, few: FewQueries, head: Value, first: Value, count: Value) -> None:
-        """`count` rows from number `first` on of the heads from `head` on, queries innermost."""
+    def rows_of_queries(
+        self, few: FewQueries, heads: tuple[Value, Value], first: Value, count: Value
+    ) -> None:
+        """`count` rows from number `first` on of the heads from heads[0] on, queries innermost.
+        heads[1]: the first head of the rows behind them."""
         f, spec, layout, scratch = self.f, self.spec, few.layout, self.entry.scratch
+        head, after = heads
 
         def addresses(i: Value) -> tuple[list[Value], Value]:
             row = f.add(first, i)
@@ -245,14 +252,28 @@ class AttentionLoops:
             f.store(score, f.at(f.offset(scratch, layout.largest), i, F32))
             f.store(f.as_value(total, F32), f.at(f.offset(scratch, layout.totals), i, F32))
         _, key, value, *_ = self.matrix(head)
+        _, key_after, value_after, *_ = self.matrix(after)
         keys = self.keys
         if self.causal is not None:
             last = f.sub(self.queries, 1)
             keys = f.smin(keys, self.count_visible_keys(last, integer(0)))
         with f.range(0, keys, BLOCK_KEYS, outer=True) as begin:
             length = f.smin(f.sub(keys, begin), BLOCK_KEYS)
-            self.prefetch_block(key, value, f.add(begin, BLOCK_KEYS), length)
-            self.block_of_rows(few, addresses, count, (begin, length), (key, value))
+            # A block later: behind the last row, the first rows of other heads follow.
+            distance = f.smin(keys, BLOCK_KEYS)
+            left = f.sub(f.sub(keys, begin), distance)
+            ahead = [
+                (
+                    self.row(here, o, f.add(begin, distance)),
+                    left,
+                    self.row(there, o, f.sub(0, left)),
+                )
+                for here, there, o in (
+                    (key, key_after, spec.key),
+                    (value, value_after, spec.value),
+                )
+            ]
+            self.block_of_rows(few, addresses, count, (begin, length), (key, value), ahead)
         with f.range(0, count, outer=True) as i:
             found, query = addresses(i)
             none = f.icmp("eq", self.keys, 0)
@@ -265,8 +286,10 @@ class AttentionLoops:
         count: Value,
         block: tuple[Value, Value],
         operands: tuple[Value, Value],
+        ahead: Sequence[tuple[Value, Value, Value]],
     ) -> None:
-        """`count` rows against the keys [begin, begin + length)."""
+        """`count` rows against the keys [begin, begin + length). ahead: of keys and of values, what
+        functions of few_queries.py prefetch."""
         f, spec, layout, scratch = self.f, self.spec, few.layout, self.entry.scratch
         begin, length = block
         strides = [
@@ -276,7 +299,10 @@ class AttentionLoops:
             source = self.row(operands[0], spec.key, f.add(begin, start))
             keys = f.offset(scratch, layout.keys)
             here = f.smin(f.sub(length, start), few.tile)
-            f.call_function(few.turn_keys, source, strides[0], keys, here)
+            skipped = f.mul(start, strides[0])
+            soon, left, after = ahead[0]
+            later = (f.offset(soon, skipped), f.sub(left, start), f.offset(after, skipped))
+            f.call_function(few.turn_keys, source, strides[0], keys, here, *later)
 
             def score(q: int, row: Value) -> None:
                 query = f.offset(scratch, f.mul(row, layout.query))
@@ -301,7 +327,8 @@ class AttentionLoops:
             weights = f.offset(scratch, f.add(f.mul(row, BLOCK_KEYS * 4), layout.scores))
             sums = f.offset(scratch, f.add(f.mul(row, layout.value), layout.sums))
             totals = f.at(f.offset(scratch, layout.totals), row, F32)
-            f.call_function(few.mix[q - 1], source, strides[1], weights, sums, totals, length)
+            given = (source, strides[1], weights, sums, totals, length)
+            f.call_function(few.mix[q - 1], *given, *ahead[1])
 
         few.chunks(f, count, mix)
 
