@@ -1,12 +1,18 @@
 """Tokens per second of language models against peers: `python -m benchmarks.llm MODEL`.
 
-irc reads the model as `irc.LLM` does; llama-cpp-python (`.gguf` files) and OpenVINO GenAI (folders
-of optimum-intel) take part where they are installed, each with as many threads. The engines take
-turns: a prompt of --prompt tokens is read, then --tokens tokens are generated greedily. irc's
-tokens are compared with those of a run that recomputes the text without a cache before anything is
-measured; how many leading tokens a peer shares with irc is shown (peers round activations).
---activations int8 adds irc with activations that are rounded, too. The share of bandwidth is that
-of the weights that a token reads, and of the cache, of what as many cores read from memory.
+MODEL is a `.gguf` file, a folder, or `qwen2-0.5b`: that shape with random 4-bit weights, which is
+written first. irc reads the model as `irc.LLM` does, with activations of f32 and of int8. Peers run
+in processes of their own (`--peers PYTHON`: the interpreter of an environment that has them), each
+with as many threads: llama-cpp-python and OpenVINO GenAI (its defaults, and all in f32) read a
+`.gguf` file, OpenVINO GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own
+(`--onnx FOLDER`). The engines take turns: a prompt of --prompt tokens is read, then --tokens tokens
+are generated greedily.
+
+irc's tokens are compared with those of a run that recomputes the text without a cache before
+anything is measured, and the first token of a peer that computes in f32 with irc's; how many
+leading tokens an engine shares with irc is shown (the others round activations). The share of
+bandwidth is that of the weights that a token reads, and of the cache, of what as many cores read
+from memory. --batch rows of one irc are decoded at once, too.
 """
 
 from __future__ import annotations
@@ -15,8 +21,8 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,25 +32,23 @@ from irc_compiler.plan.plan import CONSTANT, KernelStep
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.runtime.machine.roofline import measured_bandwidth
 
+from .language_models.peer_process import Measurement, PeerError, PeerProcess
+from .language_models.random_model import SHAPES, write_random_model
 from .measurement.result_files import Row, add_option, add_rows
 from .measurement.timing import wait_until_idle
+from .workloads.zoo import cache_folder
 
 CHECKED_TOKENS = 8
+# What prompts are cut from.
+TEXT = Path(__file__).resolve().parent.parent / "docs" / "quickstart.md"
+# The peer that computes what irc does: activations and cache are f32.
+F32_PEER = "openvino-genai f32"
 # A working set that no cache holds.
 BANDWIDTH_BYTES = 256 << 20
 HEADER = (
-    f"{'engine':16}{'threads':>8}{'prompt':>8}{'prefill/s':>11}{'decode/s':>10}{'bandwidth':>11}"
+    f"{'engine':20}{'threads':>8}{'prompt':>8}{'prefill/s':>11}{'decode/s':>10}{'bandwidth':>11}"
     f"{'equal':>7}"
 )
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Tokens per second of prefill and decode, and the tokens that were generated."""
-
-    prefill: float
-    decode: float
-    tokens: list[int]
 
 
 Engine = Callable[[Sequence[int], int], Measurement]
@@ -95,57 +99,67 @@ def check_llm(llm: Any, prompt: Sequence[int]) -> None:
         whole.append(token)
 
 
-def make_llama_cpp(path: str, threads: int, context: int) -> Engine:
-    """llama-cpp-python. ImportError where it is not installed."""
-    from llama_cpp import Llama
-
-    model = Llama(path, n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
-
-    def run(prompt: Sequence[int], count: int) -> Measurement:
-        model.reset()
-        start = time.perf_counter()
-        model.eval(list(prompt))
-        tokens = [int(model.sample(temp=0.0))]
-        first = time.perf_counter()
-        for _ in range(count):
-            model.eval(tokens[-1:])
-            tokens.append(int(model.sample(temp=0.0)))
-        end = time.perf_counter()
-        return Measurement(len(prompt) / (first - start), count / (end - first), tokens)
-
-    return run
+def measure_batch(llm: Any, prompt: Sequence[int], count: int, rows: int) -> float:
+    """irc: tokens per second of so many equal prompts that are continued at once."""
+    cache = llm.decoder.start(rows)
+    found = cache.read(np.tile(np.array([prompt], np.int64), (rows, 1)))
+    start = time.perf_counter()
+    for _ in range(count):
+        found = cache.read(found[:, -1:].argmax(2).astype(np.int64))
+    return rows * count / (time.perf_counter() - start)
 
 
-def make_openvino_genai(path: str, threads: int, context: int) -> Engine:
-    """OpenVINO GenAI with its own defaults. ImportError where it is not installed."""
-    import openvino as ov
-    import openvino_genai as genai
-
-    pipeline = genai.LLMPipeline(path, "CPU", INFERENCE_NUM_THREADS=threads)
-
-    def run(prompt: Sequence[int], count: int) -> Measurement:
-        ids = ov.Tensor(np.array([prompt], np.int64))
-        found = pipeline.generate(ids, max_new_tokens=count + 1, ignore_eos=True, do_sample=False)
-        metrics = found.perf_metrics
-        seconds = metrics.get_ttft().mean / 1e3
-        tokens = [int(t) for t in found.tokens[0]]
-        return Measurement(len(prompt) / seconds, 1e3 / metrics.get_tpot().mean, tokens)
-
-    return run
+def find_model(name: str) -> str:
+    """The path of a model; one with random weights is written where it is not there yet."""
+    if name not in SHAPES:
+        return name
+    path = cache_folder() / f"{name}-random-q4_1.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_random_model(path.with_suffix(".part"), SHAPES[name]).rename(path)
+    return str(path)
 
 
-def make_engines(path: str, llm: Any, threads: int, context: int) -> dict[str, Engine]:
-    """The engines that take the file and are installed."""
-    engines: dict[str, Engine] = {"irc": lambda p, n: measure_llm(llm, p, n)}
-    folder = Path(path).is_dir()
-    name, make = (
-        ("openvino-genai", make_openvino_genai) if folder else ("llama.cpp", make_llama_cpp)
-    )
-    try:
-        engines[name] = make(path, threads, context)
-    except ImportError as error:
-        print(f"not run: {error}", file=sys.stderr)
-    return engines
+def list_peers(path: str, onnx: str | None) -> dict[str, str | None]:
+    """The path that each peer reads: None where it has none."""
+    folder = Path(path)
+    file = path if folder.suffix == ".gguf" else None
+    openvino = path if (folder / "openvino_model.xml").exists() else file
+    own = path if (folder / "genai_config.json").exists() else None
+    return {
+        "llama.cpp": file,
+        "openvino-genai": openvino,
+        F32_PEER: openvino,
+        "onnxruntime-genai": onnx or own,
+    }
+
+
+@contextmanager
+def open_peers(
+    paths: dict[str, str | None], python: str, threads: int, context: int
+) -> Iterator[dict[str, Engine]]:
+    """The peers that can run; why others cannot is printed."""
+    with ExitStack() as stack:
+        found: dict[str, Engine] = {}
+        for name, path in paths.items():
+            try:
+                if path is None:
+                    raise PeerError("there is no file or folder that it reads")
+                peer = PeerProcess(python, name, path, threads, context)
+            except PeerError as error:
+                print(f"not run: {name}: {error}", file=sys.stderr)
+                continue
+            stack.callback(peer.close)
+            found[name] = peer
+        yield found
+
+
+def check_peer(engines: dict[str, Engine], prompt: Sequence[int]) -> None:
+    """Leave out a peer of f32 whose first token is not irc's."""
+    peer = engines.get(F32_PEER)
+    if peer is not None and peer(prompt, 1).tokens[0] != engines["irc"](prompt, 1).tokens[0]:
+        print(f"not run: {F32_PEER}: its first token is not that of irc", file=sys.stderr)
+        del engines[F32_PEER]
 
 
 def compare(
@@ -171,25 +185,31 @@ def count_shared(a: Sequence[int], b: Sequence[int]) -> int:
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def make_rows(name: str, threads: int, found: dict[str, Measurement], seconds: float) -> list[Row]:
+def make_rows(
+    name: str,
+    threads: int,
+    found: dict[str, Measurement],
+    seconds: float,
+    batches: dict[str, dict[str, float]],
+) -> list[Row]:
     """Rows of the result file, which are printed. seconds: to read what a token reads from
-    memory."""
+    memory; batches: further measures by engine."""
     mine, rows = found["irc"], list[Row]()
     for engine, each in found.items():
         equal = count_shared(each.tokens, mine.tokens)
         share = seconds * each.decode
         print(
-            f"{engine:16}{threads:8}{name.rpartition(' ')[2]:>8}{each.prefill:11.1f}"
+            f"{engine:20}{threads:8}{name.rpartition(' ')[2]:>8}{each.prefill:11.1f}"
             f"{each.decode:10.1f}{share:11.2f}{equal:7}"
         )
-        measures = {
+        measures = batches.get(engine, {}) | {
             "prefill_tokens_per_second": each.prefill,
             "decode_tokens_per_second": each.decode,
             "bandwidth_share": share,
             "equal_tokens": float(equal),
         }
         ratio = None if engine == "irc" else mine.decode / each.decode
-        precision = "int8" if engine == "irc int8" else "f32"
+        precision = "f32" if engine in ("irc", F32_PEER) else "int8"
         time_per_token = 1 / each.decode
         rows.append(
             Row(
@@ -199,37 +219,66 @@ def make_rows(name: str, threads: int, found: dict[str, Measurement], seconds: f
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.llm", description=__doc__)
-    parser.add_argument("model", help="a .gguf file, or a folder")
-    parser.add_argument("--prompt", default="128,512", help="lengths, comma separated")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate")
-    parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
-    parser.add_argument("--activations", choices=("f32", "int8"), default="f32")
-    parser.add_argument("--turns", type=int, default=3, help="measurements per engine, in turn")
-    add_option(parser)
-    options = parser.parse_args(arguments)
+def measure_batches(
+    llms: dict[str, Any], prompt: Sequence[int], options: argparse.Namespace
+) -> dict[str, dict[str, float]]:
+    """By engine of irc, the tokens per second of a batch: the fastest of several turns."""
+    best = dict.fromkeys(llms, 0.0)
+    for _ in range(options.turns if options.batch > 1 else 0):
+        for name, llm in llms.items():
+            wait_until_idle()
+            found = measure_batch(llm, prompt, options.tokens, options.batch)
+            best[name] = max(best[name], found)
+    measure = f"batch_of_{options.batch}_tokens_per_second"
+    return {name: {measure: rate} for name, rate in best.items() if rate}
+
+
+def measure_model(path: str, threads: int, options: argparse.Namespace) -> list[Row]:
+    """All engines with so many threads, at each length of a prompt."""
     import irc_compiler as irc
 
-    rows: list[Row] = []
+    make = partial(irc.LLM, path, num_threads=threads)
+    llms = {"irc": make(), "irc int8": make(activations="int8")}
+    rows, llm = list[Row](), llms["irc"]
     lengths = [int(n) for n in options.prompt.split(",")]
+    text = llm.encode(TEXT.read_text())
+    context = max(lengths) + options.tokens + CHECKED_TOKENS
+    bandwidth = measured_bandwidth(BANDWIDTH_BYTES, threads)
+    with open_peers(list_peers(path, options.onnx), options.peers, threads, context) as peers:
+        engines: dict[str, Engine] = {n: partial(measure_llm, x) for n, x in llms.items()} | peers
+        for length in lengths:
+            prompt = np.resize(np.array(text, np.int64), length).tolist()
+            check_llm(llm, prompt)
+            check_peer(engines, prompt)
+            found = compare(engines, prompt, options.tokens, options.turns)
+            batches = measure_batches(llms, prompt, options)
+            seconds = count_read_bytes(llm, length) / bandwidth
+            name = f"{llm.config.name}, prompt of {length}"
+            rows += make_rows(name, threads, found, seconds, batches)
+            for engine, measures in batches.items():
+                for measure, rate in measures.items():
+                    print(
+                        f"{engine}: {measure} {rate:.1f}, {rate / found[engine].decode:.2f} times"
+                    )
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.llm", description=__doc__)
+    parser.add_argument("model", help=f"a .gguf file, a folder, or {' or '.join(SHAPES)}")
+    parser.add_argument("--prompt", default="128,512", help="lengths, comma separated")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens to generate")
+    parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
+    parser.add_argument("--turns", type=int, default=3, help="measurements per engine, in turn")
+    parser.add_argument("--batch", type=int, default=8, help="rows of a batch (1: no batch)")
+    parser.add_argument("--peers", default=sys.executable, help="Python that has the peers")
+    parser.add_argument("--onnx", help="the same model as a folder of onnxruntime-genai")
+    add_option(parser)
+    options = parser.parse_args(arguments)
+    path, rows = find_model(options.model), list[Row]()
     print(HEADER)
     for threads in map(int, options.threads.split(",")):
-        llm = irc.LLM(options.model, num_threads=threads)
-        context = max(lengths) + options.tokens + CHECKED_TOKENS
-        engines = make_engines(options.model, llm, threads, context)
-        if options.activations == "int8":
-            rounding = irc.LLM(options.model, num_threads=threads, activations="int8")
-            engines["irc int8"] = partial(measure_llm, rounding)
-        bandwidth = measured_bandwidth(BANDWIDTH_BYTES, threads)
-        rng = np.random.default_rng(7)
-        for length in lengths:
-            prompt = rng.integers(0, llm.config.vocabulary, length).tolist()
-            check_llm(llm, prompt)
-            found = compare(engines, prompt, options.tokens, options.turns)
-            share = count_read_bytes(llm, length) / bandwidth
-            name = f"{llm.config.name}, prompt of {length}"
-            rows += make_rows(name, threads, found, share)
+        rows += measure_model(path, threads, options)
     if options.results:
         add_rows(options.results, rows)
     return 0

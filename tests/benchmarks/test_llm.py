@@ -33,16 +33,48 @@ def test_wrong_tokens_end_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None
 def test_rows_are_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def other(*_: Any) -> benchmark.Measurement:
-        return benchmark.Measurement(50.0, 10.0, [])
+    class Peer:
+        """Takes part as llama.cpp and as OpenVINO GenAI, whose first token is wrong."""
 
-    monkeypatch.setattr("irc_compiler.LLM", lambda path, num_threads: tiny_llm())
-    monkeypatch.setattr(benchmark, "make_llama_cpp", lambda *_: other)
+        def __init__(self, python: str, peer: str, path: str, threads: int, context: int) -> None:
+            if peer == "openvino-genai":
+                raise benchmark.PeerError("not installed")
+
+        def __call__(self, prompt: Any, count: int) -> benchmark.Measurement:
+            return benchmark.Measurement(50.0, 10.0, [-1])
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("irc_compiler.LLM", lambda path, **_: tiny_llm())
+    monkeypatch.setattr(benchmark, "PeerProcess", Peer)
     monkeypatch.setattr(benchmark, "wait_until_idle", lambda: None)
     path = tmp_path / "found.json"
     words = ["m.gguf", "--prompt", "8", "--tokens", "4", "--threads", "1", "--turns", "1"]
     assert benchmark.main([*words, "--results", str(path)]) == 0
-    rows = json.loads(path.read_text())["rows"]
-    assert {row["engine"] for row in rows} == {"irc", "llama.cpp"}
-    assert all(row["measures"]["decode_tokens_per_second"] > 0 for row in rows)
-    assert "decode/s" in capsys.readouterr().out
+    rows = {row["engine"]: row for row in json.loads(path.read_text())["rows"]}
+    assert rows.keys() == {"irc", "irc int8", "llama.cpp"}
+    assert all(row["measures"]["decode_tokens_per_second"] > 0 for row in rows.values())
+    assert rows["irc"]["measures"]["batch_of_8_tokens_per_second"] > 0
+    said = capsys.readouterr()
+    assert "decode/s" in said.out
+    assert "not run: openvino-genai: not installed" in said.err
+    assert "not run: openvino-genai f32: its first token is not that of irc" in said.err
+    assert "not run: onnxruntime-genai: there is no file or folder that it reads" in said.err
+
+
+def test_peers_read_what_they_can(tmp_path: Path) -> None:
+    (tmp_path / "genai_config.json").write_text("{}")
+    found = benchmark.list_peers(str(tmp_path), None)
+    assert found == {
+        "llama.cpp": None,
+        "openvino-genai": None,
+        "openvino-genai f32": None,
+        "onnxruntime-genai": str(tmp_path),
+    }
+    assert benchmark.list_peers("m.gguf", "folder") == {
+        "llama.cpp": "m.gguf",
+        "openvino-genai": "m.gguf",
+        "openvino-genai f32": "m.gguf",
+        "onnxruntime-genai": "folder",
+    }

@@ -1,0 +1,1 @@
+"""Language models for benchmarks, and the peers that run them."""

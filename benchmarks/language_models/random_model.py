@@ -1,0 +1,114 @@
+"""A decoder of a known shape with random 4-bit weights, as a .gguf file that peers read, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a decoder of qwen2's architecture."""
+
+    width: int
+    layers: int
+    heads: int
+    key_heads: int
+    inner: int
+    vocabulary: int
+
+
+SHAPES: Final = {"qwen2-0.5b": Shape(896, 24, 14, 2, 4864, 151936)}
+_GROUP: Final = 32
+_SPREAD: Final = 0.02
+_CONTEXT: Final = 4096
+
+
+def write_random_model(path: Path, shape: Shape) -> Path:
+    """Write the file: matrices in Q4_1, one for the table of tokens and the last product."""
+    import gguf
+
+    rng = np.random.default_rng(7)
+    w = gguf.GGUFWriter(path, "qwen2")
+    w.add_name(path.stem)
+    w.add_block_count(shape.layers)
+    w.add_context_length(_CONTEXT)
+    w.add_embedding_length(shape.width)
+    w.add_feed_forward_length(shape.inner)
+    w.add_head_count(shape.heads)
+    w.add_head_count_kv(shape.key_heads)
+    w.add_layer_norm_rms_eps(1e-6)
+    w.add_rope_freq_base(1e6)
+    w.add_rope_dimension_count(shape.width // shape.heads)
+    w.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_1)
+    _add_tokenizer(w, shape.vocabulary)
+    head = shape.width // shape.heads
+    sizes = {
+        "attn_q": (shape.width, shape.width),
+        "attn_k": (shape.key_heads * head, shape.width),
+        "attn_v": (shape.key_heads * head, shape.width),
+        "attn_output": (shape.width, shape.width),
+        "ffn_gate": (shape.inner, shape.width),
+        "ffn_up": (shape.inner, shape.width),
+        "ffn_down": (shape.width, shape.inner),
+    }
+    kind = gguf.GGMLQuantizationType.Q4_1
+
+    def add_matrix(name: str, rows: int, columns: int) -> None:
+        w.add_tensor(f"{name}.weight", _random_blocks(rng, rows, columns), raw_dtype=kind)
+
+    add_matrix("token_embd", shape.vocabulary, shape.width)
+    for layer in range(shape.layers):
+        for name, (rows, columns) in sizes.items():
+            add_matrix(f"blk.{layer}.{name}", rows, columns)
+        for name in ("attn_q", "attn_k", "attn_v"):
+            w.add_tensor(f"blk.{layer}.{name}.bias", np.zeros(sizes[name][0], np.float32))
+        for name in ("attn_norm", "ffn_norm"):
+            w.add_tensor(f"blk.{layer}.{name}.weight", np.ones(shape.width, np.float32))
+    w.add_tensor("output_norm.weight", np.ones(shape.width, np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return path
+
+
+def _random_blocks(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """Blocks of Q4_1: a scale and an offset in f16, and 32 codes of 4 bits."""
+    count = rows * columns // _GROUP
+    blocks = rng.integers(0, 256, (count, 4 + _GROUP // 2), np.uint8)
+    scale = (_SPREAD / 4 * (0.5 + rng.random(count))).astype(np.float16)
+    # The mean of the codes, 7.5, is the value 0.
+    offset = (-7.5 * scale.astype(np.float32)).astype(np.float16)
+    blocks[:, :4] = np.stack([scale, offset], 1).view(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
+def _add_tokenizer(w: object, size: int) -> None:
+    """Bytes, one merge, and made-up tokens."""
+    import gguf
+
+    assert isinstance(w, gguf.GGUFWriter)
+    tokens = [_name_byte(b) for b in range(256)]
+    tokens.append(tokens[97] + tokens[98])
+    tokens += [f"token{n}" for n in range(len(tokens), size)]
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("qwen2")
+    w.add_token_list(tokens)
+    w.add_token_types([1] * (size - 1) + [3])
+    w.add_token_merges([f"{tokens[97]} {tokens[98]}"])
+    w.add_bos_token_id(size - 1)
+    w.add_eos_token_id(size - 1)
+    w.add_pad_token_id(size - 1)
+    w.add_chat_template("{{ messages[0].content }}")
+
+
+def _name_byte(byte: int) -> str:
+    """The character of a byte in byte-level BPE."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    if byte in shown:
+        return chr(byte)
+    return chr(256 + sum(b not in shown for b in range(byte)))
