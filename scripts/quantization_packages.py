@@ -141,7 +141,8 @@ def quantize_nncf(
 ) -> str:
     """NNCF's post-training quantization in its own environment; the error's last line, or ""."""
     samples = target.with_name("samples.npz")
-    np.savez(samples, **{port: data})
+    arrays: dict[str, Any] = {port: data}
+    np.savez(samples, **arrays)
     words = [python, "-c", NNCF, form, str(source), str(samples), str(target)]
     done = subprocess.run(words, capture_output=True, text=True)
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""

@@ -123,10 +123,10 @@ def _check_declared(
     tensor = port.type.tensor_type
     dtype = element_type(tensor.elem_type, where)
     shape = None
-    is_ranked = isinstance(inferred, TensorType) and inferred.shape is not None
-    if with_shape and is_ranked and tensor.HasField("shape"):
+    known_shape = inferred.shape if with_shape and isinstance(inferred, TensorType) else None
+    if known_shape is not None and tensor.HasField("shape"):
         dims = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
-        known = [*inferred.shape, *[0] * len(dims)]
+        known = [*known_shape, *[0] * len(dims)]
         shape = tuple(d if d >= 0 else k for d, k in zip(dims, known, strict=False))
     declared = TensorType(dtype, shape)
     if not compatible(declared, inferred):
