@@ -34,8 +34,10 @@ def test_an_encoder_multiplies_in_f16_and_stays_close(encoder: Any) -> None:
     exact = irc.compile_model(encoder)(inputs)
     nets = [irc.compile_model(encoder, precision="f16", num_threads=n) for n in (1, 2)]
     found, shared = ([np.array(a) for a in net(inputs)] for net in nets)
+    # Half of bf16's bound where sums are f16; a tenth where they are f32 (docs/numerics.md).
+    limit = 1e-2 if adds_in_f16(host_target(), F16) else 2e-3
     for a, b, c in zip(found, exact, shared, strict=True):
-        assert 1e-5 < np.linalg.norm(a - b) / np.linalg.norm(b) < 2e-3
+        assert 1e-5 < np.linalg.norm(a - b) / np.linalg.norm(b) < limit
         assert a.dtype == np.float32 and a.tobytes() == c.tobytes()
     specs = gemm_specs(nets[0].plan)
     assert len(specs) > 8 and all(s.compute_dtype is F16 for s in specs)
