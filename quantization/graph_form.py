@@ -24,7 +24,7 @@ from ..ir.ops import (
     Multiply,
     Reshape,
 )
-from .layers import Layer
+from .layers import Layer, find_bias
 from .nf4 import as_records
 from .plan import ActivationParams, LayerPlan, QuantizationPlan, QuantizedWeight
 
@@ -127,6 +127,9 @@ def _quantize_layer(build: _GraphEditor, layer: Layer, how: LayerPlan) -> None:
         source = graph.node(value.node).name or layer.name
         quantized = build.fake_quantize(value, how.activation, f"{source}/quantized")
         graph.connect(quantized, use)
+    found = None if how.bias is None else find_bias(graph, layer)
+    if found is not None and how.bias is not None:
+        graph.connect(build.constant(how.bias, DType.f32), found[0])
     weight, op = transpose_weight(how.weight), graph.op(layer.node)
     graph.connect(build.dequantize(weight), Use(layer.node, 1))
     if weight.group and isinstance(op, MatMul | Gemm):

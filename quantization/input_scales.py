@@ -38,6 +38,8 @@ def scale_weight(layer: Layer, factors: Array | None) -> Array:
     """The layer's weight with each channel of its input multiplied by its factor."""
     if factors is None:
         return layer.weight
+    if layer.is_depthwise:
+        return layer.weight * factors.reshape(-1, *[1] * (layer.weight.ndim - 1))
     shape = [-1 if axis == layer.depth else 1 for axis in range(2)]
     return layer.weight * factors.reshape(shape)
 
@@ -51,7 +53,7 @@ def smooth_factors(
         weight = np.maximum.reduce(
             [np.abs(r.weight).max(axis=1 - r.depth) for r in readers if r.depth is not None]
         )
-        found[value] = _normalize(
+        found[value] = normalize_factors(
             moments[value].largest ** strength / np.maximum(weight, 1e-8) ** (1 - strength)
         )
     return found
@@ -67,7 +69,7 @@ def awq_factors(
         seen = moments[value]
         mean = seen.magnitude / max(1, seen.rows)
         gram = (seen.gram / max(1, seen.rows)).astype(np.float32)
-        tried = [_normalize(mean**exponent) for exponent in _EXPONENTS]
+        tried = [normalize_factors(mean**exponent) for exponent in _EXPONENTS]
         costs = [
             sum(_output_error(layer, factors, gram, kind, group) for layer in readers)
             for factors in tried
@@ -88,7 +90,7 @@ def _output_error(layer: Layer, factors: Array, gram: Array, kind: str, group: i
     return float(np.einsum("nk,nk->", error, error @ gram)) / len(rows) * layer.weight.size
 
 
-def _normalize(factors: Array) -> Array:
+def normalize_factors(factors: Array) -> Array:
     """Positive factors whose geometric mean is 1, float32."""
     positive = np.where(factors > 0, factors, np.nan)
     if np.isnan(positive).all():

@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.dtype import DType
 from ..ir.graph import Graph, Use, Value
 from ..ir.op import Array
-from ..ir.ops import Constant, Convert, Convolution, Gemm, GroupConvolution, MatMul
+from ..ir.ops import Add, Constant, Convert, Convolution, Gemm, GroupConvolution, MatMul
 from ..ir.scalar.builder import cast_array
 from ..ir.types import TensorType
 
@@ -129,6 +129,24 @@ def _use(graph: Graph, node: int) -> Use:
         if not graph.node(source.node).names[source.port]:  # files know it by no name
             return use
         use = Use(value.node, 0)
+
+
+def find_bias(graph: Graph, layer: Layer) -> tuple[Use, Array] | None:
+    """Where the constant is read that is added per output channel, and its data."""
+    op, use = graph.op(layer.node), None
+    if isinstance(op, Gemm):
+        inputs = graph.inputs(layer.node)
+        use = Use(layer.node, 2) if len(inputs) > 2 and inputs[2] is not None else None
+    else:
+        reader = graph.only_reader(Value(layer.node))
+        if reader is not None and isinstance(graph.op(reader), Add):
+            ports = [p for p in (0, 1) if graph.input(reader, p).node != layer.node]
+            use = Use(reader, ports[0]) if ports else None
+    found = None if use is None else constant_array(graph, graph.input(*use))
+    channels = int(np.prod([layer.weight.shape[axis] for axis in layer.outputs]))
+    if use is None or found is None or found.size != channels:
+        return None
+    return use, found
 
 
 def find_last_layers(graph: Graph, layers: Sequence[Layer]) -> frozenset[str]:

@@ -165,3 +165,23 @@ class InputMoments:
         self.largest = np.maximum(self.largest, size.max(axis=0))
         if self.products:
             self.gram += (rows.T @ rows).astype(np.float64)
+
+
+@dataclass
+class ChannelMeans:
+    """The mean of an activation by channel."""
+
+    rows: int = 0
+    total: Array = field(default_factory=lambda: np.zeros(0))
+
+    def observe(self, values: Array, axis: int) -> None:
+        """Take a tensor into account; `axis` holds its channels."""
+        others = tuple(i for i in range(values.ndim) if i != axis % values.ndim)
+        sums = values.sum(axis=others, dtype=np.float64)
+        self.total = self.total + sums if self.rows else sums
+        self.rows += values.size // max(1, values.shape[axis])
+
+    @property
+    def means(self) -> Array:
+        """One mean per channel, float64."""
+        return self.total / max(1, self.rows)

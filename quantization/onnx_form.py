@@ -171,6 +171,8 @@ def _quantize_node(
     node: NodeProto,
     makers: Mapping[str, NodeProto],
 ) -> None:
+    from onnx import numpy_helper
+
     target, port = node, 0
     if how.input_scale is not None:
         node.input[0] = _divide(edit, layer, how.input_scale, node)
@@ -182,8 +184,11 @@ def _quantize_node(
     node.input[1] = _dequantize(edit, node, layer, how.weight, edit.tensors[weight])
     bias = node.input[2] if len(node.input) > 2 else ""
     if how.activation is not None and bias in edit.tensors:
-        quantized = _bias(edit, node, bias, how.activation, how.weight)
-        node.input[2] = quantized or bias
+        stored = numpy_helper.to_array(edit.tensors[bias])
+        values = stored if how.bias is None else how.bias.reshape(stored.shape)
+        node.input[2] = _bias(edit, node, values, how.activation, how.weight) or bias
+    elif how.bias is not None:
+        _replace_added_bias(edit, node, how.bias)
 
 
 def _find_quantized_input(
@@ -247,14 +252,22 @@ def _dequantize(
     return edit.node(node, "DequantizeLinear", inputs, f"{name}_dequantized", axis=axis)
 
 
-def _bias(
-    edit: _Editor, node: NodeProto, name: str, params: ActivationParams, weight: QuantizedWeight
-) -> str | None:
-    """A bias as 32-bit codes of the product's scale; None where it is not
-    a vector of channels."""
-    from onnx import numpy_helper
+def _replace_added_bias(edit: _Editor, node: NodeProto, bias: Array) -> None:
+    """Give the Add behind a node a constant of its own, if it has one in the file itself."""
+    adds = (n for n in edit.model.graph.node if n.op_type == "Add" and node.output[0] in n.input)
+    for add in adds:
+        for port, name in enumerate(add.input):
+            if name in edit.tensors:
+                shape = tuple(edit.tensors[name].dims)
+                add.input[port] = edit.constant(bias.reshape(shape), f"{name}_corrected")
 
-    bias = numpy_helper.to_array(edit.tensors[name])
+
+def _bias(
+    edit: _Editor, node: NodeProto, bias: Array, params: ActivationParams, weight: QuantizedWeight
+) -> str | None:
+    """A node's bias as 32-bit codes of the product's scale; None where it is not a vector of
+    channels."""
+    name = node.input[2]
     factors = {a.name: a.f for a in node.attribute if a.name == "beta"}
     if bias.shape != (weight.scale.size,) or factors.get("beta", 1.0) != 1.0:
         return None

@@ -70,12 +70,14 @@ class QuantizedWeight:
 class LayerPlan:
     """How one layer is quantized. activation: None for weight-only quantization. input_scale: a
     factor per channel that the activation is divided by and the weight's codes include
-    (SmoothQuant, AWQ)."""
+    (SmoothQuant, AWQ). bias: what is added in place of the layer's own bias, so that the mean of
+    its output stays."""
 
     name: str
     weight: QuantizedWeight
     activation: ActivationParams | None = None
     input_scale: Array | None = None
+    bias: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
 from ..errors import ExecutionError
+from ..op import Array
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class NgramCounter:
         return {item: i for i, item in enumerate(dict.fromkeys(self.pool))}
 
     @cached_property
-    def levels(self) -> list[tuple[Any, Any, Any]]:
+    def levels(self) -> list[tuple[Array, Array, Array]]:
         """A tree of the n-grams: for each length the sorted keys (the number of the shorter n-gram
         times the number of items, plus the code of the last item), the number of each n-gram, and
         the output column of each number, -1 for a mere beginning of longer ones.
@@ -87,15 +87,15 @@ class NgramCounter:
 
     def _sorted_level(
         self, found: dict[tuple[int, int], int], columns: list[int]
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[Array, Array, Array]:
         keys = np.array([before * len(self.codes) + code for before, code in found], np.int64)
         order = np.argsort(keys)
         numbers = np.fromiter(found.values(), np.int64, len(found))
         return keys[order], numbers[order], np.array(columns, np.int64)
 
-    def count(self, data: Any) -> Any:
+    def count(self, data: Array) -> Array:
         """Items [C] or [B, C] to f32 [columns] or [B, columns]. ExecutionError for another rank."""
-        array = np.asarray(data)
+        array: Array = np.asarray(data)
         if array.ndim > 2 or (array.ndim == 2 and not len(array)):
             raise ExecutionError("n-grams are of [C] or [B, C]", got=list(array.shape))
         shape = (*array.shape[:-1], self.columns) if array.ndim == 2 else (self.columns,)
@@ -105,11 +105,12 @@ class NgramCounter:
         counts = self._count_codes(flat.reshape(rows.shape))
         return self._weigh(counts).reshape(shape)
 
-    def _count_codes(self, codes: Any) -> Any:
+    def _count_codes(self, codes: Array) -> Array:
         """How often each row has the n-grams of each column."""
         rows, length = codes.shape
         total = np.zeros(rows * self.columns, np.int64)
-        base = np.arange(rows)[:, None] * self.columns
+        starts = range(0, rows * self.columns, self.columns)
+        base: Array = np.array(starts, np.int64).reshape(rows, 1)
         shortest = self.min_gram_length
         # An n-gram of more items than one ends behind the row if they are too far apart.
         for distance in range(1, min(self.max_skip_count + 1, max(length, 1)) + 1):
@@ -123,11 +124,12 @@ class NgramCounter:
                 numbers = _find(numbers[:, :width], last, len(self.codes), keys, values)
                 if n < shortest or not numbers.size:
                     continue
-                hits = np.where(numbers < 0, -1, columns[numbers])
-                total += np.bincount((hits + base)[hits >= 0], minlength=len(total))
+                hits: Array = np.where(numbers < 0, -1, columns[numbers])
+                cells: Array = np.add(hits, base)[hits >= 0]
+                total += np.bincount(cells, minlength=len(total))
         return total.reshape(rows, self.columns)
 
-    def _weigh(self, counts: Any) -> Any:
+    def _weigh(self, counts: Array) -> Array:
         """Counts as the mode says."""
         if self.mode == "TF":
             return counts.astype(np.float32)
@@ -144,9 +146,10 @@ class NgramCounter:
         return (factors * weights).astype(np.float32)
 
 
-def _find(before: Any, codes: Any, items: int, keys: Any, values: Any) -> Any:
+def _find(before: Array, codes: Array, items: int, keys: Array, values: Array) -> Array:
     """The numbers of n-grams that are `before` and an item more; -1 where there are none."""
     wanted = before * items + codes
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found: Array = np.searchsorted(keys, wanted)
+    at = np.minimum(found, len(keys) - 1)
     hit = (keys[at] == wanted) & (before >= 0) & (codes >= 0)
     return np.where(hit, values[at], -1)

@@ -10,13 +10,13 @@ import base64
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from ...dtype import DType
 from ...errors import ExecutionError, ShapeError, VerificationError
-from ...op import Fact, Op, Port
+from ...op import Array, Fact, Op, Port
 from ...types import SequenceType, TensorType, Type, parse_type
 from ..count_ngrams import NgramCounter
 from ..decode_image import decode_image
@@ -135,13 +135,16 @@ class OnnxNode(Op):
         from onnx.helper import get_attribute_value
 
         given: dict[str, Any] = {a.name: get_attribute_value(a) for a in self._proto.attribute}
-        numbers = ("min_gram_length", "max_gram_length", "max_skip_count")
         texts = [s.decode("utf-8", "replace") for s in given.get("pool_strings", ())]
         return NgramCounter(
-            tuple(given.get("pool_int64s") or texts),
-            *(tuple(given.get(k, ())) for k in ("ngram_counts", "ngram_indexes", "weights")),
-            self._text("mode", ""),
-            *(int(given.get(k, 0)) for k in numbers),
+            pool=tuple(given.get("pool_int64s") or texts),
+            ngram_counts=tuple(given.get("ngram_counts", ())),
+            ngram_indexes=tuple(given.get("ngram_indexes", ())),
+            weights=tuple(given.get("weights", ())),
+            mode=self._text("mode", ""),
+            min_gram_length=int(given.get("min_gram_length", 0)),
+            max_gram_length=int(given.get("max_gram_length", 0)),
+            max_skip_count=int(given.get("max_skip_count", 0)),
         )
 
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -179,7 +182,7 @@ class OnnxNode(Op):
 
 def _copy(value: Any) -> Any:
     """A value without memory in common; strings do not change."""
-    return value.copy() if isinstance(value, np.ndarray) else copy.deepcopy(value)
+    return cast("Array", value).copy() if isinstance(value, np.ndarray) else copy.deepcopy(value)
 
 
 def _convert_to_type(value: Any, type_: Type) -> Any:
