@@ -11,7 +11,7 @@ from irc_compiler.compiler.options import Options, from_recipe, to_compile_confi
 
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
 WRONG: list[dict[str, Any]] = [
-    {"precision": "f16"},
+    {"precision": "f8"},
     {"num_threads": 0},
     {"num_threads": "2"},
     {"num_threads": 1.5},

@@ -86,7 +86,7 @@ def test_fake_quantize_against_openvino(tmp_path: Path) -> None:
     assert "FakeQuantize" in path.read_text()
     net = irc.compile_model(path, num_threads=1)
     assert not net.plan.host_steps()
-    assert "8 of 8 convolutions multiply bytes" in net.report()
+    assert "8 of 8 convolutions, 1 of 1 matrix products multiply bytes" in net.report()
     (found,) = net(inputs)
     (expected,) = interpret(net.model.graph, inputs)
     (peer,) = run_openvino(path, inputs).values()
