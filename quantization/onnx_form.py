@@ -37,6 +37,7 @@ class _Editor:
     model: ModelProto
     tensors: dict[str, Any]
     names: set[str]
+    adds: dict[str, NodeProto]  # the Add that reads each value
     new: dict[str, list[NodeProto]] = field(default_factory=dict)
     made: dict[object, str] = field(default_factory=dict)
 
@@ -85,7 +86,8 @@ def apply_to_onnx(
     copy = _raise_opset(copy, plan)
     makers = {name: node for node in copy.graph.node for name in node.output}
     used = {n for node in copy.graph.node for n in (*node.input, *node.output, node.name)}
-    edit = _Editor(copy, arrays_of(copy.graph), used | set(arrays_of(copy.graph)))
+    adds = {name: n for n in copy.graph.node if n.op_type == "Add" for name in n.input}
+    edit = _Editor(copy, arrays_of(copy.graph), used | set(arrays_of(copy.graph)), adds)
     left: list[str] = []
     for layer in layers:
         how = plan.layers.get(layer.name)
@@ -254,12 +256,11 @@ def _dequantize(
 
 def _replace_added_bias(edit: _Editor, node: NodeProto, bias: Array) -> None:
     """Give the Add behind a node a constant of its own, if it has one in the file itself."""
-    adds = (n for n in edit.model.graph.node if n.op_type == "Add" and node.output[0] in n.input)
-    for add in adds:
-        for port, name in enumerate(add.input):
-            if name in edit.tensors:
-                shape = tuple(edit.tensors[name].dims)
-                add.input[port] = edit.constant(bias.reshape(shape), f"{name}_corrected")
+    add = edit.adds.get(node.output[0])
+    for port, name in enumerate(add.input if add is not None else ()):
+        if add is not None and name in edit.tensors:
+            shape = tuple(edit.tensors[name].dims)
+            add.input[port] = edit.constant(bias.reshape(shape), f"{name}_corrected")
 
 
 def _bias(

@@ -26,7 +26,7 @@ import sys, time
 import irc_compiler.compiler.lowering as lowering
 at_once = lowering.lower
 def slowly(*args, **options):
-    sys.stdin.readline() if sys.argv[1] == "told" else time.sleep(1.3)
+    sys.stdin.readline() if sys.argv[1] == "paused" else time.sleep(1.3)
     return at_once(*args, **options)
 lowering.lower = slowly
 """
@@ -131,36 +131,38 @@ def on_a_terminal(
     )
     os.close(theirs)
     try:
-        told = read_until(ours, until)
+        stderr = read_until(ours, until)
         out, _ = process.communicate(b"go\n", timeout=LONG)
-        told += read_until(ours, b"never")
+        stderr += read_until(ours, b"never")
     finally:
         process.kill()
         os.close(ours)
-    return out, told, process.returncode
+    return out, stderr, process.returncode
 
 
-TOLD = rb"\rcompiling model.onnx \.\.\. \d+ s "
+PROGRESS_LINE = rb"\rcompiling model.onnx \.\.\. \d+ s "
 
 
 @pytest.mark.slow
 def test_progress_is_for_a_terminals_stderr(folder: Path) -> None:
-    out, told, code = on_a_terminal(folder, BY_COMMAND, "told", "--json", until=b" s ")
+    out, stderr, code = on_a_terminal(folder, BY_COMMAND, "paused", "--json", until=b" s ")
     assert code == 0 and json.loads(out)["native_steps"] == 5
-    assert re.match(TOLD, told) and told.endswith(b" \r")
+    assert re.match(PROGRESS_LINE, stderr) and stderr.endswith(b" \r")
     assert on_a_terminal(folder, BY_COMMAND, "late", "-q") == (b"", b"", 0)
 
 
 @pytest.mark.slow
 def test_progress_of_a_call(folder: Path) -> None:
-    out, told, code = on_a_terminal(folder, BY_CALL, "told", until=b" s ")
-    assert (out, code) == (b"5\n", 0) and re.match(TOLD, told) and told.endswith(b" \r")
+    out, stderr, code = on_a_terminal(folder, BY_CALL, "paused", until=b" s ")
+    assert (
+        (out, code) == (b"5\n", 0) and re.match(PROGRESS_LINE, stderr) and stderr.endswith(b" \r")
+    )
     assert on_a_terminal(folder, BY_CALL, "late", IRC_PROGRESS="0") == (b"5\n", b"", 0)
     without = BY_CALL.replace('"model.onnx"', '"model.onnx", progress=False')
     assert on_a_terminal(folder, without, "late") == (b"5\n", b"", 0)
     with_ = BY_CALL.replace('"model.onnx"', '"model.onnx", progress=True')
-    out, told, code = on_a_terminal(folder, with_, "told", until=b" s ", IRC_PROGRESS="0")
-    assert (out, code) == (b"5\n", 0) and re.match(TOLD, told)
+    out, stderr, code = on_a_terminal(folder, with_, "paused", until=b" s ", IRC_PROGRESS="0")
+    assert (out, code) == (b"5\n", 0) and re.match(PROGRESS_LINE, stderr)
 
 
 @pytest.mark.slow
@@ -181,15 +183,15 @@ import {module} as module
 import irc_compiler as irc
 real = module.{slow}
 def wait(*a, **k):
-    sys.stdin.readline() if sys.argv[1] == "told" else time.sleep(1.3)
+    sys.stdin.readline() if sys.argv[1] == "paused" else time.sleep(1.3)
     return real(*a, **k)
 module.{slow} = wait
 how = {{"progress": False}} if sys.argv[1] == "late" else {{}}
 irc.save_model(irc.read_model("model.xml", **how), "copy.xml", **how)
 """
     # On a busy machine the other half may take long enough to be shown, too.
-    _, told, exit_code = on_a_terminal(folder, code, "told", until=line + b" ... ")
-    assert exit_code == 0 and re.search(rb"\r" + line + rb" \.\.\. \d+ s ", told), told
+    _, stderr, exit_code = on_a_terminal(folder, code, "paused", until=line + b" ... ")
+    assert exit_code == 0 and re.search(rb"\r" + line + rb" \.\.\. \d+ s ", stderr), stderr
     assert on_a_terminal(folder, code, "late") == (b"", b"", 0)
 
 
@@ -217,8 +219,8 @@ with show_progress("outer \\x1b[2J" + "x" * 200):
 with show_progress("next"):
     time.sleep(1.3)
 """
-    _, told, exit_code = on_a_terminal(folder, code, until=b" s ", COLUMNS="40")
-    lines = [x for x in told.split(b"\r") if x.strip()]
+    _, stderr, exit_code = on_a_terminal(folder, code, until=b" s ", COLUMNS="40")
+    lines = [x for x in stderr.split(b"\r") if x.strip()]
     assert exit_code == 0 and {x.split()[0] for x in lines} == {b"outer", b"next"}
     assert all(b"\x1b" not in x and len(x) < 40 for x in lines)
 
@@ -227,9 +229,9 @@ with show_progress("next"):
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_colours_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
     code = "import sys; from irc_compiler.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    out, told, exit_code = on_a_terminal(folder, code, "inspect", "none.onnx", **environment)
-    assert (out, exit_code) == (b"", 3) and b"none.onnx" in told
-    assert (b"\x1b[" in told) == (not environment)
+    out, stderr, exit_code = on_a_terminal(folder, code, "inspect", "none.onnx", **environment)
+    assert (out, exit_code) == (b"", 3) and b"none.onnx" in stderr
+    assert (b"\x1b[" in stderr) == (not environment)
 
 
 def test_no_colours_in_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
