@@ -257,8 +257,10 @@ def _dequantize(
 def _replace_added_bias(edit: _Editor, node: NodeProto, bias: Array) -> None:
     """Give the Add behind a node a constant of its own, if it has one in the file itself."""
     add = edit.adds.get(node.output[0])
-    for port, name in enumerate(add.input if add is not None else ()):
-        if add is not None and name in edit.tensors:
+    if add is None:
+        return
+    for port, name in enumerate(add.input):
+        if name in edit.tensors:
             shape = tuple(edit.tensors[name].dims)
             add.input[port] = edit.constant(bias.reshape(shape), f"{name}_corrected")
 
