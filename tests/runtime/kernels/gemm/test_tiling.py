@@ -153,5 +153,5 @@ def test_last_tile_computes_rows_of_the_one_before_again(isa: str, epilogue: str
     assert len(heights) == (2 if epilogue == "residual" and mr > 1 else 1)
     for workers in (1, 3):
         check(case, isa, workers)
-    few = make(Case(8 * mr - 1, 20, 40), "plain", target)[0]
+    few = make(Case(2 * mr - 1, 20, 40), "plain", target)[0]
     assert mr == 1 or len(choose_schedule(few, target).heights) == 2
