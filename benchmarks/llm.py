@@ -1,12 +1,13 @@
 """Tokens per second of language models against peers: `python -m benchmarks.llm MODEL`.
 
 MODEL is a `.gguf` file, a folder, or `qwen2-0.5b`: that shape with random 4-bit weights, which is
-written first. irc reads the model as `irc.LLM` does, with activations of f32 and of int8. Peers run
-in processes of their own (`--peers PYTHON`: the interpreter of an environment that has them), each
-with as many threads: llama-cpp-python and OpenVINO GenAI (its defaults, and all in f32) read a
-`.gguf` file, OpenVINO GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own
-(`--onnx FOLDER`). The engines take turns: a prompt of --prompt tokens is read, then --tokens tokens
-are generated greedily.
+written first. irc reads the model as `irc.LLM` does, with activations of f32 and of int8, and with
+products in bf16 where the processor has a unit for it. Peers run in processes of their own
+(`--peers PYTHON`: the interpreter of an environment that has them), each with as many threads:
+llama-cpp-python and OpenVINO GenAI (its defaults, and all in f32) read a `.gguf` file, OpenVINO
+GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own (`--onnx FOLDER`). The
+engines take turns: a prompt of --prompt tokens is read, then --tokens tokens are generated
+greedily.
 
 irc's tokens are compared with those of a run that recomputes the text without a cache before
 anything is measured, and the first token of a peer that computes in f32 with irc's; how many
@@ -28,8 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.packing.panel_params import cell_depth
 from irc_compiler.plan.plan import CONSTANT, KernelStep
 from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.runtime.machine.detect import host_target
 from irc_compiler.runtime.machine.roofline import measured_bandwidth
 
 from .language_models.peer_process import Measurement, PeerError, PeerProcess
@@ -43,6 +47,8 @@ CHECKED_TOKENS = 8
 TEXT = Path(__file__).resolve().parent.parent / "docs" / "quickstart.md"
 # The peer that computes what irc does: activations and cache are f32.
 F32_PEER = "openvino-genai f32"
+# Of activations; the others round them to 8 bits.
+PRECISIONS = {"irc": "f32", "irc bf16": "bf16", F32_PEER: "f32"}
 # A working set that no cache holds.
 BANDWIDTH_BYTES = 256 << 20
 HEADER = (
@@ -209,7 +215,7 @@ def make_rows(
             "equal_tokens": float(equal),
         }
         ratio = None if engine == "irc" else mine.decode / each.decode
-        precision = "f32" if engine in ("irc", F32_PEER) else "int8"
+        precision = PRECISIONS.get(engine, "int8")
         time_per_token = 1 / each.decode
         rows.append(
             Row(
@@ -239,6 +245,8 @@ def measure_model(path: str, threads: int, options: argparse.Namespace) -> list[
 
     make = partial(irc.LLM, path, num_threads=threads)
     llms = {"irc": make(), "irc int8": make(activations="int8")}
+    if cell_depth(host_target(), DType.bf16) > 1:
+        llms["irc bf16"] = make(precision="bf16")
     rows, llm = list[Row](), llms["irc"]
     lengths = [int(n) for n in options.prompt.split(",")]
     text = llm.encode(TEXT.read_text())

@@ -13,6 +13,7 @@ from ..ir.ops.quantization.integer_products import BYTES
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
 from ..plan.specs.attention import AttentionSpec
 from ..plan.specs.base import Spec
+from ..plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
 from .rewrite.trace import Trace
 
 
@@ -100,11 +101,16 @@ def count_cache_reads(plan: Plan) -> Counter[str]:
 
 def describe_activations(plan: Plan) -> str:
     """What compressed weights are multiplied by, and in how many products."""
-    found = [c for s in plan.kernel_steps() if (c := getattr(s.spec, "compressed", None))]
-    quantized = sum(c.dot_group > 0 for c in found)
-    if not quantized:
-        return "f32"
-    return f"int8 activations in {quantized} of {len(found)} products"
+    specs = [s.spec for s in plan.kernel_steps()]
+    found = [s for s in specs if isinstance(s, GemmSpec) and s.compressed]
+    quantized = sum(s.compute_unit() == "int8" for s in found)
+    rounded = sum(s.compute_dtype is not None for s in found)
+    if quantized:
+        return f"int8 activations in {quantized} of {len(found)} products"
+    if rounded:
+        rows = f"more than {MAX_FEW_ROWS} rows"
+        return f"{plan.precision} factors in {rounded} of {len(found)} products, of {rows}"
+    return "f32"
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:

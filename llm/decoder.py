@@ -44,6 +44,7 @@ class Decoder:
         chunk: int = 512,
         kv_cache: KVCache = "f32",
         activations: str = "f32",
+        precision: str = "f32",
         window: int | None = None,
     ) -> None:
         from ..api import compile_model
@@ -70,6 +71,7 @@ class Decoder:
                 num_threads=num_threads,
                 max_memory=max_memory,
                 activations=cast(Any, activations),
+                precision=cast(Any, precision),
             )
             require_cache_reads(self.net, kv_cache)
             return
@@ -77,7 +79,7 @@ class Decoder:
         origin = Origin(lambda: store_cache(cut_logits(read_again()), kv_cache), ())
         held = [CutModel(cut.graph, origin)]
         del cut
-        options = Options(activations=activations)
+        options = Options(activations=activations, precision=precision)
         self.net = compile_with_options(held.pop, options, num_threads, max_memory=max_memory)
         require_cache_reads(self.net, kv_cache)
 

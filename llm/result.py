@@ -19,7 +19,8 @@ class GenerationStats:
     from there to the last. guessed_tokens: tokens that prompt lookup or a draft model guessed;
     accepted_tokens: those of them that are in the text. cache_bytes: keys and values at the end;
     kv_cache: their form. model_bytes: weights as kernels hold them.
-    activations: what compressed weights are multiplied by, "f32" or int8 in so many products.
+    activations: what compressed weights are multiplied by: "f32", or the type and in how many
+    products.
     """
 
     prompt_tokens: int

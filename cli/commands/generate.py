@@ -75,6 +75,13 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
         help="tokens that it guesses at a time (default: 4)",
     )
     add_activations(parser)
+    parser.add_argument(
+        "--precision",
+        choices=("f32", "bf16", "f16"),
+        default="f32",
+        help="of matrix products; compressed weights are multiplied as f32 by rows up to 8, and "
+        "with f16 (default: f32)",
+    )
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +130,7 @@ def load_model(args: argparse.Namespace) -> LLM:
         kv_cache=args.kv_cache,
         draft=args.draft,
         activations=args.activations or "f32",
+        precision=args.precision,
     )
 
 

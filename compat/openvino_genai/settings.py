@@ -13,6 +13,7 @@ from ..warn import warn_once
 
 _UNLIMITED: Final = (1 << 64) - 1
 _CACHE_FORMS: Final = ("f32", "f16", "bf16", "u8", "u4")
+_PRECISIONS: Final = ("bf16", "f16")
 
 
 @dataclass
@@ -151,6 +152,10 @@ def make_settings(device: str, properties: Mapping[str, Any]) -> PipelineSetting
             found["num_threads"] = int(value) or None
         elif name == "KV_CACHE_PRECISION" and text in _CACHE_FORMS:
             found["kv_cache"] = text
+        elif name == "INFERENCE_PRECISION_HINT" and text in _PRECISIONS:
+            found["precision"] = text
+        elif name == "DYNAMIC_QUANTIZATION_GROUP_SIZE" and text != "0":
+            found["activations"] = "int8"
         elif name == "draft_model":
             found["draft"] = value
         elif name == "prompt_lookup":

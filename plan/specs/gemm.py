@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
@@ -41,6 +41,10 @@ from .checks import (
     spec_error,
     types_of,
 )
+
+# Rows of a product by compressed weights that take as long with rounded factors as without, for the
+# weights are then expanded by each tile (docs/dev/tuning/compressed-weights-few-rows.md).
+MAX_FEW_ROWS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class GemmSpec(Spec):
     compute_dtype: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest
     even, denormals become zeros; acc is f32); a packed right operand is stored in it. f16 rounds
     them to f16 (denormals are kept, what exceeds 65504 becomes infinite), and sums of few products
-    may be f16 numbers (plan/packing/panel_params.py, adds_in_f16). None: as they are.
+    may be f16 numbers (plan/packing/panel_params.py, adds_in_f16). None: as they are. Where m is
+    dynamic, products of MAX_FEW_ROWS rows or less by a compressed right operand do not round.
     """
 
     family: ClassVar[str] = "gemm"

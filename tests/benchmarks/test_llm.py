@@ -53,7 +53,7 @@ def test_rows_are_written(
     words = ["m.gguf", "--prompt", "8", "--tokens", "4", "--threads", "1", "--turns", "1"]
     assert benchmark.main([*words, "--results", str(path)]) == 0
     rows = {row["engine"]: row for row in json.loads(path.read_text())["rows"]}
-    assert rows.keys() == {"irc", "irc int8", "llama.cpp"}
+    assert rows.keys() - {"irc bf16"} == {"irc", "irc int8", "llama.cpp"}
     assert all(row["measures"]["decode_tokens_per_second"] > 0 for row in rows.values())
     assert rows["irc"]["measures"]["batch_of_8_tokens_per_second"] > 0
     said = capsys.readouterr()

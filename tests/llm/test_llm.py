@@ -170,6 +170,11 @@ def test_an_unknown_form_of_the_cache_is_refused() -> None:
         LLM(tiny_language_model(), kv_cache="u3")
 
 
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown precision"):
+        LLM(tiny_language_model(), precision="f8")
+
+
 @pytest.mark.parametrize("options", [{"chunk": 0}, {"context_length": -1}, {"chunk": "512"}])
 def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="is out of range"):

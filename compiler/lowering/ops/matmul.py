@@ -11,7 +11,7 @@ from ....ir.ops import Gemm, MatMul, MatMulInteger
 from ....ir.scalar.builder import Builder, Ref
 from ....plan.packing.layouts import PackedB, PackedLayout
 from ....plan.packing.panel_params import BYTES, accumulator, packed_layout
-from ....plan.specs.gemm import GemmSpec
+from ....plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
 from ...compressed_weights import compressed_weight
 from ...options import Options
 from ...strided_view import View, broadcast_to, permute
@@ -121,6 +121,7 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     ]
     rank = len(batch_axes) + 2
     compressed = compressed_spec(weight, scaling, rank, lowering.options) if weight else None
+    few = compressed is not None and isinstance(m, int) and m <= MAX_FEW_ROWS
     spec = GemmSpec(
         batch=sizes.all(batch_axes),
         m=sizes(m),
@@ -133,7 +134,7 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         packed=packed,
         epilogue=epilogue,
         epilogue_operands=tuple(others[1:]),
-        compute_dtype=None if compressed and compressed.dot_group else factors,
+        compute_dtype=None if few or (compressed and compressed.dot_group) else factors,
         compressed=compressed,
         a_zero_point=None if a_zero_point is None else around[0],
         b_zero_point=None if b_zero_point is None else around[-1],

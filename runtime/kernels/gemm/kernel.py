@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....plan.specs.gemm import GemmSpec
+from ....plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
@@ -10,7 +10,7 @@ from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, open_kerne
 from ..emit.contract import Kernel
 from .context import GemmContext
 from .loops.gemm_loops import GemmLoops
-from .tiling import schedule_gemm
+from .tiling import schedule_gemm, without_rounding
 
 
 def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
@@ -25,8 +25,9 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     if schedule.n_one:
         loops.column(schedule.dot_rows)
     elif schedule.few is not None:
-        few = GemmLoops(GemmContext.of(spec, target, module, schedule.few), entry)
-        with f.if_(f.icmp("sle", loops.m, 2 * schedule.few.mr)) as branch:
+        exact = without_rounding(spec)
+        few = GemmLoops(GemmContext.of(exact, target, module, schedule.few), entry)
+        with f.if_(f.icmp("sle", loops.m, MAX_FEW_ROWS)) as branch:
             few.tiles()
             branch.else_()
             loops.tiles()

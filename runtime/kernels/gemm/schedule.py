@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, TypeAlias
 
+from ....plan.specs.gemm import MAX_FEW_ROWS
+
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
 # the rows of one column lie side by side (for an A whose rows are adjacent in memory).
 PackA = Literal["no", "rows", "columns"]
@@ -113,8 +115,8 @@ GemmSchedule: TypeAlias = (
 
 @dataclass(frozen=True)
 class KernelSchedule:
-    """The loops that one kernel has. tiles: for N > 1; few: besides those, for a dynamic M that one
-    short tile holds; dot_rows: rows that share the loads of a vector B, for N = 1.
+    """The loops that one kernel has. tiles: for N > 1; few: besides those, for a dynamic M up to
+    MAX_FEW_ROWS; dot_rows: rows that share the loads of a vector B, for N = 1.
 
     n_one: whether N is always 1, never 1, or read at run time (None).
     """
@@ -131,5 +133,5 @@ class KernelSchedule:
             return dot
         lines = [str(self.tiles)]
         if self.few is not None:
-            lines.append(f"M <= {self.few.mr}: {self.few}")
+            lines.append(f"M <= {MAX_FEW_ROWS}: {self.few}")
         return "\n".join(lines if self.n_one is False else [*lines, f"N = 1: {dot}"])

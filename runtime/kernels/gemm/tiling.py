@@ -59,10 +59,15 @@ def tile_rows(target: Target, vectors: int) -> int:
 def schedule_gemm(spec: GemmSpec, target: Target) -> KernelSchedule:
     """All that the generator of a product's kernel decides, as a value."""
     rows = min(ROWS_PER_LOAD, spec.m) if isinstance(spec.m, int) and spec.m else ROWS_PER_LOAD
-    n_one = spec.n == 1 if isinstance(spec.n, int) else None
-    two_sets = not n_one and tiles_may_expand(spec, target) and not isinstance(spec.m, int)
-    few = choose_dequant_schedule(spec, target, few=True) if two_sets else None
+    n_one, exact = spec.n == 1 if isinstance(spec.n, int) else None, without_rounding(spec)
+    two_sets = not n_one and tiles_may_expand(exact, target) and not isinstance(spec.m, int)
+    few = choose_dequant_schedule(exact, target, few=True) if two_sets else None
     return KernelSchedule(choose_schedule(spec, target), few, rows, n_one)
+
+
+def without_rounding(spec: GemmSpec) -> GemmSpec:
+    """The product of few rows, whose factors stay as they are."""
+    return spec if spec.compute_dtype is None else replace(spec, compute_dtype=None)
 
 
 def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:

@@ -9,6 +9,7 @@ from typing import Any
 import irc_compiler.compat.openvino_genai as ov_genai
 import numpy as np
 import pytest
+from irc_compiler.compat.openvino_genai.settings import make_settings
 from irc_compiler.compat.warn import forget_warnings
 from irc_compiler.ir.errors import UsageError
 from support.models.reference_generation import tiny_llm
@@ -152,6 +153,9 @@ def test_tokens_are_guessed(pipe: Any) -> None:
 def test_properties_are_followed_or_warned_about(pipe: Any) -> None:
     found = ov_genai.LLMPipeline("model", "CPU", {"KV_CACHE_PRECISION": "f16"}, NUM_STREAMS=1)
     assert found.llm.settings.kv_cache == "f16"
+    hints = {"INFERENCE_PRECISION_HINT": "bf16", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "32"}
+    settings = make_settings("CPU", hints)
+    assert settings.llm == {"precision": "bf16", "activations": "int8"}
     tokenizer = pipe.get_tokenizer()
     assert ov_genai.LLMPipeline("model", tokenizer, "CPU").llm.settings.kv_cache == "f32"
     forget_warnings()

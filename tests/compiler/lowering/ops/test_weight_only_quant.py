@@ -329,14 +329,33 @@ def test_plans_whose_weights_do_not_fit_are_refused(
             RegionLayoutTables(each, constants).sizes({})
 
 
-def test_int8_activations_are_chosen_reported_and_stored(tmp_path: Path) -> None:
-    """f32 without the option; a .irc keeps the option unless another one is given."""
-    rng = np.random.default_rng(0)
+def grouped_product(rows: int | str) -> irc.Model:
+    """x f32 [rows, 128] times u4 weights [256, 128] in groups of 32."""
     w = GroupedMatrix(
-        rng.integers(0, 16, (256, 128)).astype(np.uint8), DType.u4, 32,
+        np.random.default_rng(0).integers(0, 16, (256, 128)).astype(np.uint8), DType.u4, 32,
         np.full((256, 4), 0.5, np.float32), "test", zero=8,
     )  # fmt: skip
-    model = ops.model({"y": w.multiply(ops.parameter("x", ("rows", 128)))})
+    return ops.model({"y": w.multiply(ops.parameter("x", (rows, 128)))})
+
+
+def test_bf16_leaves_products_of_few_rows_exact() -> None:
+    x = np.random.default_rng(1).standard_normal((20, 128)).astype(np.float32)
+    plain = irc.compile_model(grouped_product("rows"))
+    net = irc.compile_model(grouped_product("rows"), precision="bf16")
+    assert "by bf16 factors in 1 of 1 products, of more than 8 rows" in net.report()
+    for rows in (1, 8):
+        assert np.array_equal(net([x[:rows]])[0], plain([x[:rows]])[0])
+    for rows in (9, 20):
+        wanted = plain([x[:rows]])[0]
+        assert 0 < np.abs(net([x[:rows]])[0] - wanted).max() / np.abs(wanted).max() < 0.01
+    few = irc.compile_model(grouped_product(8), precision="bf16")
+    assert "bf16 (0 of 1 matrix products" in few.report()
+    assert np.array_equal(few([x[:8]])[0], plain([x[:8]])[0])
+
+
+def test_int8_activations_are_chosen_reported_and_stored(tmp_path: Path) -> None:
+    """f32 without the option; a .irc keeps the option unless another one is given."""
+    rng, model = np.random.default_rng(0), grouped_product("rows")
     x = rng.standard_normal((3, 128)).astype(np.float32)
     plain = irc.compile_model(model)
     net = irc.compile_model(model, activations="int8")

@@ -15,7 +15,7 @@ from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.packing.panel_params import compressed_layout, normal_scales
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim
-from irc_compiler.plan.specs.gemm import Compressed, GemmSpec
+from irc_compiler.plan.specs.gemm import MAX_FEW_ROWS, Compressed, GemmSpec
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.gemm import pack
@@ -261,10 +261,19 @@ def test_dequant_of_transposed_weights(isa: str, dtype: DType) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
-@pytest.mark.parametrize("m, dynamic", [(1, True), (20, False)])
+@pytest.mark.parametrize("m, dynamic", [(9, True), (20, False)])
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
 def test_dequant_of_operands_rounded_to_bf16(isa: str, dtype: DType, m: int, dynamic: bool) -> None:
     check(Case(m, 77, 40, dtype, 32, compute_dtype=DType.bf16, dynamic=dynamic), isa)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", [*ISAS, *TILED])
+@pytest.mark.parametrize("m", [1, MAX_FEW_ROWS])
+def test_few_rows_of_a_dynamic_product_are_not_rounded(isa: str, m: int) -> None:
+    case = Case(m, 77, 40, DType.u4, 32, compute_dtype=DType.bf16, dynamic=True)
+    exact = multiply(replace(case, compute_dtype=None), rows(case), isa)
+    assert same_bits(multiply(case, rows(case), isa, 2), exact)
 
 
 def test_packed_codes_have_the_size_of_their_bits() -> None:
