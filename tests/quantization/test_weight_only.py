@@ -111,7 +111,8 @@ def test_three_engines(kind: str, algorithm: str, tmp_path: Path) -> None:
     wanted, found = outputs(model, data), outputs(made.model, data)
     assert np.abs(found - wanted).max() < 0.3 * np.abs(wanted).max()
     made.save(tmp_path / "q.xml")
-    config = {"INFERENCE_PRECISION_HINT": "f32"}
+    # OpenVINO quantizes activations of compressed products on some processors.
+    config = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
     peer = ov.Core().compile_model(str(tmp_path / "q.xml"), "CPU", config)(data[0])[0]
     np.testing.assert_allclose(peer, found[:8], atol=1e-4 * np.abs(wanted).max())
     again = outputs(tmp_path / "q.xml", data)
