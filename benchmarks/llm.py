@@ -4,10 +4,10 @@ MODEL is a `.gguf` file, a folder, or `qwen2-0.5b`: that shape with random 4-bit
 written first. irc reads the model as `irc.LLM` does, with activations of f32 and of int8, and with
 products in bf16 where the processor has a unit for it. Peers run in processes of their own
 (`--peers PYTHON`: the interpreter of an environment that has them), each with as many threads:
-llama-cpp-python and OpenVINO GenAI (its defaults, and all in f32) read a `.gguf` file, OpenVINO
-GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own (`--onnx FOLDER`). The
-engines take turns: a prompt of --prompt tokens is read, then --tokens tokens are generated
-greedily.
+llama-cpp-python (with AMX and without) and OpenVINO GenAI (its defaults, and all in f32) read a
+`.gguf` file, OpenVINO GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own
+(`--onnx FOLDER`). The engines take turns: a prompt of --prompt tokens is read, then --tokens tokens
+are generated greedily.
 
 irc's tokens are compared with those of a run that recomputes the text without a cache before
 anything is measured, and the first token of a peer that computes in f32 with irc's; how many
@@ -134,6 +134,7 @@ def list_peers(path: str, onnx: str | None) -> dict[str, str | None]:
     own = path if (folder / "genai_config.json").exists() else None
     return {
         "llama.cpp": file,
+        "llama.cpp no AMX": file if host_target().has("amx-int8") else None,
         "openvino-genai": openvino,
         F32_PEER: openvino,
         "onnxruntime-genai": onnx or own,
@@ -160,12 +161,18 @@ def open_peers(
         yield found
 
 
-def check_peer(engines: dict[str, Engine], prompt: Sequence[int]) -> None:
-    """Leave out a peer of f32 whose first token is not irc's."""
-    peer = engines.get(F32_PEER)
-    if peer is not None and peer(prompt, 1).tokens[0] != engines["irc"](prompt, 1).tokens[0]:
-        print(f"not run: {F32_PEER}: its first token is not that of irc", file=sys.stderr)
-        del engines[F32_PEER]
+def check_peers(engines: dict[str, Engine], prompt: Sequence[int]) -> None:
+    """Leave out peers that end on the prompt, and one of f32 whose first token is not irc's."""
+    wanted = engines["irc"](prompt, 1).tokens[0]
+    for name, run in list(engines.items()):
+        try:
+            wrong = run(prompt, 1).tokens[0] != wanted and name == F32_PEER
+            reason = "its first token is not that of irc" if wrong else ""
+        except PeerError as error:
+            reason = str(error)
+        if reason:
+            print(f"not run: {name}: {reason}", file=sys.stderr)
+            del engines[name]
 
 
 def compare(
@@ -257,7 +264,7 @@ def measure_model(path: str, threads: int, options: argparse.Namespace) -> list[
         for length in lengths:
             prompt = np.resize(np.array(text, np.int64), length).tolist()
             check_llm(llm, prompt)
-            check_peer(engines, prompt)
+            check_peers(engines, prompt)
             found = compare(engines, prompt, options.tokens, options.turns)
             batches = measure_batches(llms, prompt, options)
             seconds = count_read_bytes(llm, length) / bandwidth

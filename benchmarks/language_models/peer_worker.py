@@ -42,6 +42,21 @@ def make_llama_cpp(path: str, threads: int, context: int) -> Run:
     return run
 
 
+def make_llama_cpp_file_layout(path: str, threads: int, context: int) -> Run:
+    """The same with weights as the file has them, and so without AMX."""
+    import llama_cpp
+
+    make_parameters = llama_cpp.llama_model_default_params
+
+    def without_other_layouts() -> Any:
+        parameters = make_parameters()
+        parameters.use_extra_bufts = False
+        return parameters
+
+    llama_cpp.llama_model_default_params = without_other_layouts
+    return make_llama_cpp(path, threads, context)
+
+
 def make_openvino_genai(path: str, threads: int, context: int, **config: Any) -> Run:
     """OpenVINO GenAI on a .gguf file or a folder of optimum-intel, with its own defaults, but for
     the cache of prefixes: it would find the prompt of an earlier turn."""
@@ -109,6 +124,7 @@ def _found(prefill: float, decode: float, tokens: list[int]) -> Found:
 # The package of each peer, and what makes it.
 PEERS: dict[str, tuple[str, Callable[[str, int, int], Run]]] = {
     "llama.cpp": ("llama-cpp-python", make_llama_cpp),
+    "llama.cpp no AMX": ("llama-cpp-python", make_llama_cpp_file_layout),
     "openvino-genai": ("openvino-genai", make_openvino_genai),
     "openvino-genai f32": ("openvino-genai", make_openvino_genai_f32),
     "onnxruntime-genai": ("onnxruntime-genai", make_onnxruntime_genai),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from irc_compiler.runtime.machine.detect import host_target
 from support.models.reference_generation import greedy, tiny_llm
 
 from benchmarks import llm as benchmark
@@ -37,10 +38,13 @@ def test_rows_are_written(
         """Takes part as llama.cpp and as OpenVINO GenAI, whose first token is wrong."""
 
         def __init__(self, python: str, peer: str, path: str, threads: int, context: int) -> None:
+            self.peer = peer
             if peer == "openvino-genai":
                 raise benchmark.PeerError("not installed")
 
         def __call__(self, prompt: Any, count: int) -> benchmark.Measurement:
+            if self.peer == "onnxruntime-genai":
+                raise benchmark.PeerError("exit code -4")
             return benchmark.Measurement(50.0, 10.0, [-1])
 
         def close(self) -> None:
@@ -50,17 +54,29 @@ def test_rows_are_written(
     monkeypatch.setattr(benchmark, "PeerProcess", Peer)
     monkeypatch.setattr(benchmark, "wait_until_idle", lambda: None)
     path = tmp_path / "found.json"
-    words = ["m.gguf", "--prompt", "8", "--tokens", "4", "--threads", "1", "--turns", "1"]
+    words = [
+        "m.gguf",
+        "--onnx",
+        "folder",
+        "--prompt",
+        "8",
+        "--tokens",
+        "4",
+        "--threads",
+        "1",
+        "--turns",
+        "1",
+    ]
     assert benchmark.main([*words, "--results", str(path)]) == 0
     rows = {row["engine"]: row for row in json.loads(path.read_text())["rows"]}
-    assert rows.keys() - {"irc bf16"} == {"irc", "irc int8", "llama.cpp"}
+    assert rows.keys() - {"irc bf16", "llama.cpp no AMX"} == {"irc", "irc int8", "llama.cpp"}
     assert all(row["measures"]["decode_tokens_per_second"] > 0 for row in rows.values())
     assert rows["irc"]["measures"]["batch_of_8_tokens_per_second"] > 0
     said = capsys.readouterr()
     assert "decode/s" in said.out
     assert "not run: openvino-genai: not installed" in said.err
     assert "not run: openvino-genai f32: its first token is not that of irc" in said.err
-    assert "not run: onnxruntime-genai: there is no file or folder that it reads" in said.err
+    assert "not run: onnxruntime-genai: exit code -4" in said.err
 
 
 def test_peers_read_what_they_can(tmp_path: Path) -> None:
@@ -68,12 +84,14 @@ def test_peers_read_what_they_can(tmp_path: Path) -> None:
     found = benchmark.list_peers(str(tmp_path), None)
     assert found == {
         "llama.cpp": None,
+        "llama.cpp no AMX": None,
         "openvino-genai": None,
         "openvino-genai f32": None,
         "onnxruntime-genai": str(tmp_path),
     }
     assert benchmark.list_peers("m.gguf", "folder") == {
         "llama.cpp": "m.gguf",
+        "llama.cpp no AMX": "m.gguf" if host_target().has("amx-int8") else None,
         "openvino-genai": "m.gguf",
         "openvino-genai f32": "m.gguf",
         "onnxruntime-genai": "folder",
