@@ -143,10 +143,7 @@ class GemmLoops(LoopState):
                         copied = (f.smax(self.tiles_in_place, ts[0]), ts[1]) if t.in_place else ts
                         self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
                     if quantize:
-                        final = f.sub(ts[1], 1)
-                        count = f.add(f.mul(f.sub(final, ts[0]), t.mr), self.cut.rows(final))
-                        strips = f.at(a_scratch, f.mul(f.urem(ts[0], t.mc), t.strip), g.acc)
-                        f.call_function(quantize, strips, count)
+                        self.quantize_a(quantize, a_scratch, ts)
                     strips = a_scratch if pack_a else a
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
@@ -181,6 +178,14 @@ class GemmLoops(LoopState):
                 at = f.add(f.mul(m, row), f.mul(k0, step))
                 source, begin = f.at(a, at, ELEMENT[g.spec.a.dtype.value]), []
             f.call_function(pack, self.frame, source, address, rows, depth, *begin)
+
+    def quantize_a(self, quantize: Function, strips: Value, ts: Bounds) -> None:
+        """Quantize the copied strips of A of some tiles. They need not follow one another: a
+        worker's first tile may be any, and a strip is where its number modulo MC says."""
+        f, g, t = self.f, self.g, self.g.schedule
+        with f.range(*ts, outer=True) as tile:
+            strip = f.at(strips, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
+            f.call_function(quantize, strip, self.cut.rows(tile))
 
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value

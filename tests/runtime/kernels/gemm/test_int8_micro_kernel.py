@@ -21,6 +21,7 @@ from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack
+from irc_compiler.runtime.kernels.gemm.tiling import schedule_gemm
 from support.kernels.harness import ISAS, run, same_bits, target_of
 
 F32 = DType.f32
@@ -171,6 +172,19 @@ def test_int8_bits_depend_on_neither_rows_nor_threads(isa: str, dtype: DType) ->
     for m in (1, 2, 3, 9, 33):
         for size in (m, None):
             assert same_bits(multiply(c, a[:m], isa, m=size, workers=3), whole[:m])
+
+
+@each_isa
+def test_int8_workers_may_begin_anywhere_in_a_block_of_rows(isa: str) -> None:
+    """A worker's first tile is no multiple of MC, and it has more than MC tiles."""
+    c, m = Case(4096, 40, DType.u4, 32), 412
+    tiles = schedule_gemm(make_spec(c, target_of(isa), None), target_of(isa)).tiles
+    first = -(-m // tiles.mr) // 2
+    assert first > tiles.mc and first % tiles.mc != 0
+    a = np.random.default_rng(1).standard_normal((m, c.k)).astype(np.float32)
+    alone = multiply(c, a, isa, m=None)
+    for workers in (2, 3):
+        assert same_bits(multiply(c, a, isa, m=None, workers=workers), alone)
 
 
 @each_isa
