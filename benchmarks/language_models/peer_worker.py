@@ -44,16 +44,16 @@ def make_llama_cpp(path: str, threads: int, context: int) -> Run:
 
 def make_llama_cpp_file_layout(path: str, threads: int, context: int) -> Run:
     """The same with weights as the file has them, and so without AMX."""
-    import llama_cpp
+    from llama_cpp import llama_cpp as library
 
-    make_parameters = llama_cpp.llama_model_default_params
+    make_parameters = library.llama_model_default_params
 
     def without_other_layouts() -> Any:
         parameters = make_parameters()
         parameters.use_extra_bufts = False
         return parameters
 
-    llama_cpp.llama_model_default_params = without_other_layouts
+    library.llama_model_default_params = without_other_layouts
     return make_llama_cpp(path, threads, context)
 
 
