@@ -38,7 +38,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DepthwiseSch
     module = Module(target)
     wide = three_axes(spec)
     g = ConvContext.of(wide, target, module, schedule.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
     _DepthwiseLoops(g, entry, schedule).run()
     return Kernel(symbol, module.text() + BRIEF)
 
