@@ -3,9 +3,9 @@ to load it.
 
 Generated kernels are position-independent functions over their own constants: every address is a
 distance inside the object, known here, but for the few functions of libc that code generation
-calls on its own, and those that kernels share. A call of one goes to a stub in the image, which jumps to the address in a word
-of the image that the loader fills in. Unwinding tables are left out: nothing throws through
-kernels.
+calls on its own, and those that kernels share. A call of one goes to a stub in the image, which
+jumps to the address in a word of the image that the loader fills in. Unwinding tables are left out:
+nothing throws through kernels.
 
 What is laid out: ELF of x86-64 and aarch64 on Linux without data that is written to. Anything else
 stays an object file, which LLVM's own linker loads. What differs between the two processors is in

@@ -87,7 +87,7 @@ def open_kernel(
     params.append(("ptr noundef", "scratch"))
     args.append(entry.params["scratch"])
     if only_calls:
-        return _opened(entry, args, wishes)
+        return _make_open_kernel(entry, args, wishes)
     inner = module.function(
         module.unique(f"{name}.body"),
         params,
@@ -96,10 +96,12 @@ def open_kernel(
         linkage="internal",
     )
     entry.ret(entry.call_function(inner, *args))
-    return _opened(inner, list(inner.params.values()), wishes)
+    return _make_open_kernel(inner, list(inner.params.values()), wishes)
 
 
-def _opened(f: Function, values: Sequence[Value], wishes: Sequence[int | None]) -> OpenKernel:
+def _make_open_kernel(
+    f: Function, values: Sequence[Value], wishes: Sequence[int | None]
+) -> OpenKernel:
     """values: buffers, run-time sizes, worker, workers, scratch."""
     given = iter(values[len(values) - 3 - wishes.count(None) :])
     dims = tuple(next(given) if w is None else integer(w) for w in wishes)

@@ -142,7 +142,7 @@ def test_results_take_the_registers_of_values_that_are_read_last(
     assert (planned.temporaries, len(planned.constants)) == (temporaries, constants)
 
 
-def unknown(write: Callable[[Builder, int], int]) -> Program:
+def make_program(write: Callable[[Builder, int], int]) -> Program:
     b = Builder()
     return b.finish(write(b, b.input(0, DType.f32)))
 
@@ -161,7 +161,7 @@ def unknown(write: Callable[[Builder, int], int]) -> Program:
     ],
 )
 def test_other_programs_have_no_plan(write: Callable[[Builder, int], int]) -> None:
-    assert plan_of(unknown(write)) is None
+    assert plan_of(make_program(write)) is None
 
 
 def test_integers_and_two_results_have_no_plan() -> None:
