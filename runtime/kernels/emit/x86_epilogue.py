@@ -1,7 +1,7 @@
 """The epilogue of a register tile as x86-64 assembly: short programs on sums of f32 or f64.
 
 LLVM assembles such text in a tenth of the time that it takes to select, schedule and allocate the
-same instructions from IR (docs/dev/tuning/cold-compile.md). Instructions and the order of their
+same instructions from IR (docs/dev/tuning/kernel-text.md). Instructions and the order of their
 operands are those that LLVM chooses for scalar_program.py, so results are the same bits. Every
 sum's register becomes its result; other operands are read from memory, constants from registers.
 """
