@@ -35,6 +35,7 @@ from irc_compiler.plan.verify.values import RegionLayoutTables, RegionSizes
 from irc_compiler.plan.verify.written_coverage import Coverage
 from irc_compiler.runtime.jit.image_loader import load_objects
 from irc_compiler.runtime.jit.llvm import emit_object
+from irc_compiler.runtime.jit.shared_functions import shared_functions
 from irc_compiler.runtime.kernels.kernel_table import generate
 
 from .step_models import native_steps
@@ -197,7 +198,8 @@ def run_case(case: Seed, rng: random.Random) -> str:
         return "refused"
     if kernel.scratch > MOST_SCRATCH:
         return "large"
-    library = load_objects([emit_object(kernel.text, case.target)], ["forged"], case.target)
+    image = emit_object(kernel.text, case.target)
+    library = load_objects([image], ["forged"], case.target, shared_functions([image]))
     pointer, short = ctypes.c_void_p, ctypes.c_int32
     entry = library.function("forged", pointer, pointer, short, short, pointer)
     unwritten = Coverage(tables).unwritten(sizes)

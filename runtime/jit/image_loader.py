@@ -1,8 +1,8 @@
 """Images into memory: one mapping for all that are loaded together, without LLVM.
 
 The mapping is written first and made executable then, by the platform's means: no page is ever
-both. Names are resolved among the images and the few functions of libc that code generation calls
-on its own; whatever else an image wants is a fault of its kernel, and is named.
+both. Names are resolved among the images, the imports and the few functions of libc that code
+generation calls on its own; whatever else an image wants is a fault of its kernel, and is named.
 """
 
 from __future__ import annotations

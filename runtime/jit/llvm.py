@@ -12,7 +12,7 @@ import ctypes
 import heapq
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from typing import Any
 from ...ir.errors import Error
 from ...plan.target import Target
 from ..machine.cpus import usable_cores
-from .code_image import CodeImage
-from .elf_flatten import image_of
+from .code_image import OBJECT, CodeImage
+from .elf_flatten import FunctionSource, copies_functions, image_of, read_flat_object
+from .elf_read import ElfObject
+from .equal_functions import FunctionPool, ReducedModule
 from .fork_guard import inside_llvm
 from .llvm_binding import load_binding, target_machine
 
@@ -56,28 +58,58 @@ def emit_objects(
 ) -> list[CodeImage]:
     """One image per text, in order, made on up to `threads` threads (None: one per usable CPU).
 
-    Texts are compiled while the iterator produces others.
+    Texts are compiled while the iterator produces others, and functions that they define alike
+    once.
     """
     if threads is None:
         threads = usable_cores()
-    if threads <= 1:
-        return [emit_object(text, target) for text in texts]
+    pool = FunctionPool()
+    modules: list[tuple[str, ReducedModule]] = []
     waiting: list[tuple[int, int, str]] = []
-    images: dict[int, CodeImage] = {}
+    objects: dict[int, bytes] = {}
 
     def emit_longest() -> None:
         """Compile the longest text that waits, so that no thread gets the largest at the end."""
         _, i, text = heapq.heappop(waiting)
-        images[i] = emit_object(text, target)
+        with inside_llvm():
+            objects[i] = _generate(text, target, 3, as_object=True)
 
-    with ThreadPoolExecutor(threads, "irc-compile") as pool:
+    with ThreadPoolExecutor(max(1, threads), "irc-compile") as executor:
         tasks: list[Future[None]] = []
         for i, text in enumerate(texts):
-            heapq.heappush(waiting, (-len(text), i, text))
-            tasks.append(pool.submit(emit_longest))
+            alone = BRIEF not in text or not copies_functions(target.arch)
+            module = ReducedModule(text, {}) if alone else pool.reduce(i, text)
+            modules.append((text, module))
+            heapq.heappush(waiting, (-len(module.text), i, module.text))
+            tasks.append(executor.submit(emit_longest))
         for task in tasks:
             task.result()
-    return [images[i] for i in range(len(tasks))]
+    needed = {number for _, module in modules for number, _ in module.sources.values()}
+    read = {number: read_flat_object(objects[number]) for number in needed}
+    images: list[CodeImage] = []
+    for i, (text, module) in enumerate(modules):
+        images.append(_make_image(text, module, objects[i], read, target))
+        _dump(text, target, 3)
+    return images
+
+
+def _make_image(
+    text: str,
+    module: ReducedModule,
+    compiled: bytes,
+    others: Mapping[int, ElfObject | None],
+    target: Target,
+) -> CodeImage:
+    """The image of a reduced module with the functions that it lacks; of the complete text where
+    they cannot be copied."""
+    copied: dict[str, FunctionSource] = {}
+    for name, (number, other) in module.sources.items():
+        elf = others[number]
+        if elf is None:
+            return emit_object(text, target)
+        copied[name] = FunctionSource(elf, other)
+    image = image_of(compiled, copied)
+    return emit_object(text, target) if copied and image.kind == OBJECT else image
 
 
 def _generate(

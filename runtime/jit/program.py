@@ -186,6 +186,7 @@ def _load_kernels(
 ) -> tuple[dict[Spec, LoadedKernel], int]:
     """Every spec's kernel, and how many LLVM compiled."""
     from .image_loader import load_objects
+    from .shared_functions import shared_functions
 
     if not specs:
         return {}, 0
@@ -209,7 +210,8 @@ def _load_kernels(
         if images:
             fresh = [s for s in specs if s in images]
             symbols = [_symbol(keys[s]) for s in fresh]
-            library = load_objects([images[s][1] for s in fresh], symbols, target)
+            code = [images[s][1] for s in fresh]
+            library = load_objects(code, symbols, target, shared_functions(code, cache))
             for spec, symbol in zip(fresh, symbols, strict=True):
                 address = library.address(symbol)
                 loaded[spec] = LoadedKernel(symbol, address, images[spec][0], library)

@@ -53,17 +53,21 @@ def open_kernel(
     dims: Sequence[int | None] | int = 0,
     *,
     attributes: str = "",
+    only_calls: bool = False,
 ) -> OpenKernel:
     """Make the entry @name and the inner function that holds the body.
 
     dims: how many, or one entry per dim, an int where the size is fixed (the run-time value is
     then not read). The inner function gets pointers as parameters, because only there LLVM
-    accepts noalias and align; it is a call of its own, once per worker and step.
+    accepts noalias and align; it is a call of its own, once per worker and step. only_calls: the
+    body calls functions that have such parameters, and reads no buffer itself; then the entry holds
+    it, and LLVM compiles one function less.
     """
     wishes: list[int | None] = [None] * dims if isinstance(dims, int) else list(dims)
     entry_params = [(PTR, "buffers"), (PTR, "dims"), (I32, "worker"), (I32, "workers")]
     entry_params.append((PTR, "scratch"))
-    entry = module.function(name, entry_params, I32, attributes="nounwind uwtable(sync)")
+    how = f"nounwind uwtable(sync) {attributes if only_calls else ''}".strip()
+    entry = module.function(name, entry_params, I32, attributes=how)
     params: list[tuple[str, str]] = []
     args: list[Value] = []
     for i, buffer in enumerate(buffers):
@@ -82,6 +86,8 @@ def open_kernel(
         args.append(entry.cast(entry.params[who], I64))
     params.append(("ptr noundef", "scratch"))
     args.append(entry.params["scratch"])
+    if only_calls:
+        return _make_open_kernel(entry, args, wishes)
     inner = module.function(
         module.unique(f"{name}.body"),
         params,
@@ -90,15 +96,17 @@ def open_kernel(
         linkage="internal",
     )
     entry.ret(entry.call_function(inner, *args))
-    p = inner.params
-    return OpenKernel(
-        inner,
-        tuple(p[f"b{i}"] for i in range(len(buffers))),
-        tuple(p[f"d{i}"] if w is None else integer(w) for i, w in enumerate(wishes)),
-        p["worker"],
-        p["workers"],
-        p["scratch"],
-    )
+    return _make_open_kernel(inner, list(inner.params.values()), wishes)
+
+
+def _make_open_kernel(
+    f: Function, values: Sequence[Value], wishes: Sequence[int | None]
+) -> OpenKernel:
+    """values: buffers, run-time sizes, worker, workers, scratch."""
+    given = iter(values[len(values) - 3 - wishes.count(None) :])
+    dims = tuple(next(given) if w is None else integer(w) for w in wishes)
+    buffers = tuple(values[: len(values) - 3 - wishes.count(None)])
+    return OpenKernel(f, buffers, dims, *given)
 
 
 def share(

@@ -19,6 +19,7 @@ from ..emit.register_tile import KernelContext
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
+from ..emit.x86_epilogue import TileOperand, plan_epilogue
 from ..gemm.bf16_rounding import round_to_bf16
 from .tile_partition import find_conv_unit, flushes_sums
 
@@ -104,6 +105,39 @@ class ConvEpilogue:
             [g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked_operands
         ]
         self._shared: dict[tuple[int, int], Value] = {}
+
+    def finish_tile(self, sums: Sequence[Value], positions: Sequence[TilePosition]) -> None:
+        """Store what the program makes of all accumulators of a tile."""
+        if self._finish_in_assembly(sums, positions):
+            return
+        self.share(list(dict.fromkeys((p.channel, p.tail) for p in positions)))
+        for value, position in zip(sums, positions, strict=True):
+            self.finish(value, position)
+
+    def _finish_in_assembly(self, sums: Sequence[Value], positions: Sequence[TilePosition]) -> bool:
+        """The same by instructions in assembly, if the program and the strides allow it."""
+        g = self.g
+        strides = [tuple(s.known for s in steps) for steps in self.steps]
+        if {o.dtype for o in g.walked_operands} != {g.spec.acc} or any(p.tail for p in positions):
+            return False
+        if strides[-1][0] != 1 or any(channel not in (0, 1) for channel, _, _ in strides):
+            return False
+        broadcast = [channel == 0 for channel, _, _ in strides]
+        planned = plan_epilogue(g.spec.epilogue, broadcast[:-1], g.acc)
+        if planned is None:
+            return False
+        operands: list[TileOperand] = []
+        for base, (channel, row, column), same in zip(self.bases, strides, broadcast, strict=True):
+            if channel is None or row is None or column is None:
+                return False
+            offsets: list[tuple[int, int]] = []
+            for p in positions:
+                if p.row.known is None or p.column.known is None:
+                    return False
+                at = p.row.known * row + p.column.known * column + p.channel * channel
+                offsets.append((0, at * g.bytes))
+            operands.append(TileOperand((base,), tuple(offsets), same))
+        return planned.finish(self.f, sums, operands)
 
     def share(self, channels: Sequence[tuple[int, TailMask | None]]) -> None:
         """Load what all pixels of the tile read alike (a bias), once per vector of channels."""

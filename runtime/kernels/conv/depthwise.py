@@ -38,7 +38,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DepthwiseSch
     module = Module(target)
     wide = three_axes(spec)
     g = ConvContext.of(wide, target, module, schedule.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
     _DepthwiseLoops(g, entry, schedule).run()
     return Kernel(symbol, module.text() + BRIEF)
 
@@ -229,11 +229,13 @@ def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -
         taps = f.mul(f.add(f.mul(kd, w.kernel[1]), kh), w.kernel[2] * g.lanes)
         row(f.at(p["data"], at, element), f.at(p["weights"], taps, weight))
     epilogue = ConvEpilogue(g, f, p["frame"])
-    epilogue.share([(0, tail)])
     if schedule.inline_epilogue:
-        for i, value in enumerate(sums):
-            epilogue.finish(value.get(), TilePosition(integer(0), integer(i), 0, tail))
+        epilogue.finish_tile(
+            [value.get() for value in sums],
+            [TilePosition(integer(0), integer(i), 0, tail) for i in range(tile.columns)],
+        )
         return f
+    epilogue.share([(0, tail)])
     align = g.lanes * g.bytes
     buffer = f.stack(tile.columns * align)
     for i, value in enumerate(sums):

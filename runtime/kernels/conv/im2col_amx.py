@@ -37,7 +37,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: Im2colSchedu
     """The kernel of a convolution that unfolds its pixels."""
     module, wide, rows = Module(target), three_axes(spec), schedule.rows
     g = ConvContext.of(wide, target, module, schedule.cut.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
     Unfolded(g, UnfoldedMicro(g, schedule, factors(g, rows)), entry, schedule).run()
     scratch = _line_bytes(rows) + MAX_TILE_PLACES * schedule.unfolding.pitch + _LINE_BYTES
     return Kernel(symbol, module.text() + BRIEF, scratch)

@@ -36,7 +36,7 @@ def generate(
     module = Module(target)
     wide, cut, rows = three_axes(spec), schedule.cut, schedule.rows
     g = ConvContext.of(wide, target, module, cut.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
     if isinstance(schedule, PackedSchedule):
         Copied(g, Micro(g, cut, factors(g, rows)), entry, schedule).run()
         return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))

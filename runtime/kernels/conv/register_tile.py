@@ -121,10 +121,10 @@ class Micro:
         columns = [(v * g.lanes, tail) for v, tail in enumerate(tails)]
         if buffer is None:
             epilogue = ConvEpilogue(g, f, frame)
-            epilogue.share(columns)
-            for (r, q), row in sums.items():
-                for s, (c, tail) in zip(row, columns, strict=True):
-                    epilogue.finish(s.get(), TilePosition(integer(r), integer(q), c, tail))
+            epilogue.finish_tile(
+                [s.get() for row in sums.values() for s in row],
+                [TilePosition(integer(r), integer(q), c, t) for r, q in sums for c, t in columns],
+            )
             return f
         self.apply_epilogue(f, tile, buffer)
         return f

@@ -35,7 +35,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, plan: WinogradSchedule
     module = Module(target)
     wide = three_axes(spec)
     g = ConvContext.of(wide, target, module, plan.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
     loops = _WinogradLoops(g, plan, entry)
     loops.run()
     return Kernel(symbol, module.text() + BRIEF, loops.scratch)

@@ -20,6 +20,7 @@ from ..emit.register_tile import unrolled_loop
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
+from ..emit.x86_epilogue import TileOperand, plan_epilogue
 from .context import GemmContext
 from .packing.strided_axes import matrix_axes
 from .schedule import AmxSchedule
@@ -156,6 +157,8 @@ def finish_registers(
     """
     p, lanes = f.params, g.schedule.lanes
     epilogue = GemmEpilogue(g, f, p["frame"], lanes)
+    if not edge and _finish_in_assembly(g, f, epilogue, columns, sums):
+        return
     ns = [f.add(p["n"], c) for c in columns]
     tails = [tail_mask(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
     positions = [epilogue.column(p["m"], n, tail) for n, tail in zip(ns, tails, strict=True)]
@@ -165,6 +168,49 @@ def finish_registers(
         to = epilogue.row(m)
         for value, alike, position in zip(row, shared, positions, strict=True):
             epilogue.finish(value, alike, replace(position, m=m), to)
+
+
+def _finish_in_assembly(
+    g: GemmContext,
+    f: Function,
+    epilogue: GemmEpilogue,
+    columns: Sequence[int],
+    sums: Sequence[Sequence[Value]],
+) -> bool:
+    """Apply the epilogue by instructions in assembly, if the program and the strides allow it."""
+    m, n = f.params["m"], f.params["n"]
+    rows, across = epilogue.rows, epilogue.columns
+    strides = [tuple(s.known for s in pair) for pair in epilogue.strides]
+    if {o.dtype for o in g.walked_operands} != {g.spec.acc} or rows.block is not None:
+        return False
+    if across.step.known != 1 or not across.keeps_whole(g.lanes):
+        return False
+    planned = plan_epilogue(g.spec.epilogue, [right == 0 for _, right in strides], g.acc)
+    if planned is None or any(right not in (0, 1) for _, right in strides):
+        return False
+
+    def offsets(down: int, starts: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """Of each sum: the number of the address, and bytes from there."""
+        return tuple(
+            (which, (i * down + c) * g.bytes) for i in range(len(sums)) for which, c in starts
+        )
+
+    operands: list[TileOperand] = []
+    for base, (down, right) in zip(epilogue.bases, strides, strict=False):
+        if down is None or right is None:
+            return False
+        at = f.at(base, f.add(f.mul(m, down), f.mul(n, right)), g.acc)
+        starts = [(0, c * right) for c in columns]
+        operands.append(TileOperand((at,), offsets(down, starts), broadcast=right == 0))
+    if rows.step.known is None:
+        return False
+    # Columns in blocks (the heads of attention) have an address for each register.
+    one = across.block is None
+    firsts = [n] if one else [f.add(n, c) for c in columns]
+    pointers = tuple(f.at(epilogue.row(m), across.at(f, first), g.acc) for first in firsts)
+    starts = [(0, c) if one else (i, 0) for i, c in enumerate(columns)]
+    operands.append(TileOperand(pointers, offsets(rows.step.known, starts)))
+    return planned.finish(f, [value for row in sums for value in row], operands)
 
 
 class FullRows:

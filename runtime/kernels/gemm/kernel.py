@@ -19,7 +19,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     out = INPLACE if spec.epilogue_operands else WRITE
     zeros, scaling = ([READ] * len(x) for x in (spec.zero_points, spec.scaling()))
     buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.epilogue_operands), *scaling, out]
-    entry = open_kernel(module, symbol, buffers, spec.runtime_dims)
+    entry = open_kernel(module, symbol, buffers, spec.runtime_dims, only_calls=True)
     loops = GemmLoops(GemmContext.of(spec, target, module, schedule.tiles), entry)
     f = entry.function
     if schedule.n_one:

@@ -28,6 +28,7 @@ from irc_compiler.runtime.jit.elf_read import read_object
 from irc_compiler.runtime.jit.host_features import detected_features
 from irc_compiler.runtime.jit.llvm import emit_objects
 from irc_compiler.runtime.kernels.kernel_table import generate
+from irc_compiler.runtime.kernels.shared_functions import SHARED_FUNCTIONS
 from support.kernels.harness import run, target_of
 from support.models.kernel_families import CASES, FAMILY_CASES, family_model
 
@@ -44,8 +45,8 @@ from tests.runtime.kernels.emit.test_scalar_program import (
     spec_of,
 )
 
-# What the loader gives to generated code (runtime/jit/image_loader.py).
-ALLOWED = {"memcpy", "memmove", "memset"}
+# What the loaders give to generated code (runtime/jit/image_loader.py, shared_functions.py).
+ALLOWED = {"memcpy", "memmove", "memset", *SHARED_FUNCTIONS}
 HERE = maskable_processors(detected_features())
 TYPES = [*FLOATS, *INTS, DType.boolean]
 # Casts of one element, and of vectors with remaining elements.

@@ -18,6 +18,7 @@ from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.host_features import available_isas, host_features, isa_features
 from irc_compiler.runtime.jit.image_loader import Library, load_objects
 from irc_compiler.runtime.jit.llvm import emit_object
+from irc_compiler.runtime.jit.shared_functions import shared_functions
 from irc_compiler.runtime.kernels.kernel_table import generate
 
 from support.kernels import amx_emulation, amx_trap
@@ -118,12 +119,13 @@ class Compiled:
         self.spec = spec
         kernel = generate(spec, target, "k0")
         self.text, self.scratch = kernel.text, kernel.scratch
-        text, imports = kernel.text, None
+        text, imports = kernel.text, {}
         if target.has("amx-tile") and emulates:
             text, imports = amx_emulation.emulated(text)
         elif target.has("amx-tile") and not HAS_AMX:
             amx_trap.catch()
         image = emit_object(text, target)
+        imports = {**shared_functions([image]), **imports}
         self.library: Library = load_objects([image], [kernel.symbol], target, imports)
         pointer = ctypes.c_void_p
         self.entry = self.library.function(
