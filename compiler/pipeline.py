@@ -25,6 +25,7 @@ from .passes.decompose.embedding_bags import decompose_embedding_bags
 from .passes.decompose.grid_sample import decompose_grid_sample
 from .passes.decompose.half_convolutions import widen_half_convolutions
 from .passes.decompose.image_ops import decompose_image_ops
+from .passes.decompose.label_tables import decompose_label_tables
 from .passes.decompose.maxpool_indices import decompose_maxpool_indices
 from .passes.decompose.norms import decompose_norms
 from .passes.decompose.older_versions import upgrade_older_versions
@@ -82,6 +83,7 @@ PASSES: tuple[Pass, ...] = (
     decompose_embedding_bags,
     decompose_slice_scatter_promotion,
     decompose_search_sorted,
+    decompose_label_tables,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     fold_slice_of_concat,
