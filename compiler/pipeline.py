@@ -42,6 +42,7 @@ from .passes.fuse.group_norm import fuse_group_norm
 from .passes.fuse.layer_norm import fuse_layer_norm
 from .passes.fuse.matmul_add import fuse_matmul_add
 from .passes.fuse.parallel_matmuls import fuse_parallel_matmuls
+from .passes.fuse.text_ngrams import fuse_text_ngrams
 from .passes.layout.cancel_transposes import cancel_transposes
 from .passes.layout.conv1x1_to_matmul import convert_conv1x1_to_matmul
 from .passes.layout.fold_transposes import fold_transposes
@@ -87,6 +88,8 @@ PASSES: tuple[Pass, ...] = (
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     fold_slice_of_concat,
+    # Texts to counts of their words in one step; what flattens the words is gone.
+    fuse_text_ngrams,
     # A cell runs by the kernel of sequences; what it reshapes is folded below.
     convert_cells_to_sequences,
     # Where a pool found its maxima is compared out, while elementwise chains are still open.
