@@ -20,7 +20,8 @@ _MAX_KEY = (1 << 31) - 1
 def decompose_integer_labels(
     graph: Graph, node: int, op: LabelEncoder
 ) -> Patch | MatchFailure | None:
-    """The value of each integer from the least key to the largest, between two defaults."""
+    """The value of each integer from the least key to the largest, between defaults. Tables begin
+    at 0 where they can and have powers of two as lengths, so that many share a kernel."""
     x, dtype = graph.input(node, 0), dtype_of(graph, graph.input(node, 0))
     if dtype not in (DType.i32, DType.i64):
         return None
@@ -31,15 +32,19 @@ def decompose_integer_labels(
     if not keys.size or not default.size:
         return MatchFailure("no keys")
     least, largest = int(keys.min()), int(keys.max())
+    most = max(_SMALL_TABLE, _MAX_ROWS_PER_KEY * len(keys))
+    if 0 < least <= largest < most - 3:
+        least = 0
     rows = largest - least + 3
-    if max(-least, largest) >= _MAX_KEY or rows > max(_SMALL_TABLE, _MAX_ROWS_PER_KEY * len(keys)):
+    if max(-least, largest) >= _MAX_KEY or rows > most:
         return MatchFailure("the keys are far apart")
+    rows = min(1 << (rows - 1).bit_length(), _MAX_KEY + 2 - least)
     table = np.full(rows, default[0], values.dtype)
     for key, value in zip(keys.tolist(), values, strict=True):  # the last of equal keys counts
         table[key - least + 1] = value
     patch = Patch()
     first = patch.constant(least - 1, dtype)
-    limited = patch.add(Minimum(), x, patch.constant(largest + 1, dtype))
+    limited = patch.add(Minimum(), x, patch.constant(least + rows - 2, dtype))
     row = patch.add(Subtract(), patch.add(Maximum(), limited, first), first)
     made = patch.add(
         Gather(), patch.constant(table, dtype_of(graph, Value(node))), row, patch.integers(0)
