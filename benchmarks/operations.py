@@ -163,6 +163,7 @@ _ATTRIBUTES: dict[str, Any] = {
     "activation": "identity",
     "function": "identity",
     "target": DType.f32,
+    "counted": "f32[]",
     "auto_pad": "explicit",
     "variable_id": "v",
 }

@@ -25,6 +25,7 @@ from .passes.decompose.embedding_bags import decompose_embedding_bags
 from .passes.decompose.grid_sample import decompose_grid_sample
 from .passes.decompose.half_convolutions import widen_half_convolutions
 from .passes.decompose.image_ops import decompose_image_ops
+from .passes.decompose.label_tables import decompose_label_tables
 from .passes.decompose.maxpool_indices import decompose_maxpool_indices
 from .passes.decompose.norms import decompose_norms
 from .passes.decompose.older_versions import upgrade_older_versions
@@ -41,6 +42,7 @@ from .passes.fuse.group_norm import fuse_group_norm
 from .passes.fuse.layer_norm import fuse_layer_norm
 from .passes.fuse.matmul_add import fuse_matmul_add
 from .passes.fuse.parallel_matmuls import fuse_parallel_matmuls
+from .passes.fuse.text_ngrams import fuse_text_ngrams
 from .passes.layout.cancel_transposes import cancel_transposes
 from .passes.layout.conv1x1_to_matmul import convert_conv1x1_to_matmul
 from .passes.layout.fold_transposes import fold_transposes
@@ -82,9 +84,12 @@ PASSES: tuple[Pass, ...] = (
     decompose_embedding_bags,
     decompose_slice_scatter_promotion,
     decompose_search_sorted,
+    decompose_label_tables,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     fold_slice_of_concat,
+    # Texts to counts of their words in one step; what flattens the words is gone.
+    fuse_text_ngrams,
     # A cell runs by the kernel of sequences; what it reshapes is folded below.
     convert_cells_to_sequences,
     # Where a pool found its maxima is compared out, while elementwise chains are still open.

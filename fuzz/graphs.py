@@ -36,7 +36,7 @@ _NOT_DRAWN = frozenset(
     "Group RandomUniform NonMaxSuppression TreeEnsemble LabelEncoder SupportVotes Einsum Optional "
     "OptionalGetElement OptionalHasElement SequenceEmpty SequenceAt SequenceInsert SequenceErase "
     "SequenceLength SplitToSequence SequenceConstruct ConcatFromSequence FakeConvert "
-    "ZipMap DictVectorizer CastMap "
+    "ZipMap DictVectorizer CastMap CountTextNgrams "
     # Boxes and bags: what random arrays give depends on ties, or is refused.
     "DetectionOutput Proposal GenerateProposals MatrixNms MulticlassNms NMSRotated PriorBox "
     "PriorBoxClustered Multinomial Inverse StringTensorPack StringTensorUnpack SparseFillEmptyRows "

@@ -117,6 +117,8 @@ class Op:
     saturates: ClassVar[bool] = False
     # True where the output's shape depends on input data, so that a region must end here.
     data_dependent: ClassVar[bool] = False
+    # True where outputs share no memory with inputs nor with anything that lasts.
+    fresh: ClassVar[bool] = False
     # Temporaries of `evaluate` (scratch_bytes): bytes per element, and copies, of the largest
     # input or output.
     scratch_width: ClassVar[int] = 0

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from itertools import chain
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -28,6 +29,12 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 RAISE_LIMIT = "use smaller inputs, or raise max_memory (--max-memory)"
 _bytes_of = operator.attrgetter("nbytes")
+_SCALARS = frozenset([float, int, bool, str])
+# Arrays of at most so many texts count with an upper bound, if that is at most so many bytes.
+_MAX_BOUNDED_TEXTS = 4096
+_MAX_BOUNDED_BYTES = 1 << 20
+# Of a str: four bytes and as many in UTF-8, which Python may keep with it.
+_MAX_TEXT_HEADER, _MAX_CHARACTER_BYTES = 80, 8
 
 
 @dataclass
@@ -102,8 +109,10 @@ def with_budget(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def charge_array(shape: Sequence[int], dtype: np.dtype[Any], copies: int = 1) -> None:
     """Charge this thread's budget with arrays that an evaluator is about to allocate."""
-    size = math.prod(map(int, shape)) * dtype.itemsize * copies
-    active_budget().charge(size, f"{dtype.name}{list(map(int, shape))}")
+    size, budget = math.prod(map(int, shape)) * dtype.itemsize * copies, active_budget()
+    if budget.used + size > budget.limit:  # the text takes longer than the rest
+        budget.require(size, f"{dtype.name}{list(map(int, shape))}")
+    budget.used += size
 
 
 def charge_bytes(size: int, what: str) -> None:
@@ -116,18 +125,43 @@ def value_bytes(value: Any) -> int:
     hold it; strings once."""
     if isinstance(value, np.ndarray):
         array = cast("npt.NDArray[Any]", value)
-        return array.nbytes + (text_bytes(array) if array.dtype == object else 0)
+        return array.nbytes + (_bound_text_bytes(array) if array.dtype == object else 0)
     if isinstance(value, Mapping):
         value = list(cast("Mapping[Any, Any]", value).values())
     if isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
+        if _are_maps_of_numbers(items):
+            return 0
         try:  # arrays of numbers, in C
-            if not any(a.dtype == object for a in items):
+            if True not in [a.dtype.hasobject for a in items]:
                 return sum(map(_bytes_of, items))
         except AttributeError:
             pass
         return sum(map(value_bytes, items))
     return 0
+
+
+def _are_maps_of_numbers(items: Sequence[Any]) -> bool:
+    """Whether all are dicts of Python's numbers and texts (a ZipMap's result), in C."""
+    if set(map(type, items)) != {dict}:
+        return False
+    return set(map(type, chain.from_iterable(map(dict[Any, Any].values, items)))) <= _SCALARS
+
+
+def _bound_text_bytes(array: npt.NDArray[Any]) -> int:
+    """`text_bytes` of an array; where it is small an upper bound, which takes less time."""
+    count = array.size
+    if count <= _MAX_BOUNDED_TEXTS:
+        try:
+            bound = (
+                _MAX_CHARACTER_BYTES * sum(map(len, array.reshape(-1).tolist()))
+                + _MAX_TEXT_HEADER * count
+            )
+        except TypeError:  # elements that are not text
+            return text_bytes(array)
+        if bound <= _MAX_BOUNDED_BYTES:
+            return bound
+    return text_bytes(array)
 
 
 def text_bytes(value: Any) -> int:

@@ -50,6 +50,7 @@ from .nn.convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
 )  # fmt: skip
 from .nn.nms import NonMaxSuppression
+from .count_text_ngrams import CountTextNgrams
 from .ml.dict_vectorizer import CastMap, DictVectorizer, ZipMap
 from .math.einsum import Einsum
 from .math.elementwise import Elementwise as Elementwise, program_of as program_of
@@ -201,7 +202,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     EmbeddingSegmentsSum, SegmentMax, SparseFillEmptyRows,
     CTCGreedyDecoder, CTCGreedyDecoderSeqLen, CTCLoss, GatherTree,
     # classical models (ai.onnx.ml)
-    TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
+    TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap, CountTextNgrams,
     # control flow and state
     If, Fail, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
     # values that are not tensors; single nodes that onnx.reference evaluates

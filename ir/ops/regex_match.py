@@ -8,6 +8,7 @@ match, whether the work stays below MAX_STEPS.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -70,13 +71,16 @@ def _parse(pattern: str) -> tuple[Any, Any]:
 
 def _compile_backtracking(pattern: str, texts: Sequence[str], starts: int) -> Any:
     compiled = _parse(pattern)[1]
-    lengths = Counter(map(len, texts))
-    steps = sum(
-        (_count_ways_of(pattern, n) + n) * (starts or n or 1) * count
-        for n, count in lengths.items()
-    )
+    longest = max(map(len, texts), default=0)
+    # More ways and more starts in longer texts.
+    steps = (_count_ways_of(pattern, longest) + longest) * (starts or longest or 1) * len(texts)
     if steps > MAX_STEPS:
-        longest = max(map(len, texts))
+        lengths = Counter(map(len, texts))
+        steps = sum(
+            (_count_ways_of(pattern, n) + n) * (starts or n or 1) * count
+            for n, count in lengths.items()
+        )
+    if steps > MAX_STEPS:
         raise ExecutionError(
             "a regular expression may take too long: repeats in it are nested or ambiguous",
             got=f"{pattern[:80]!r} on a text of {longest} characters",
@@ -84,6 +88,36 @@ def _compile_backtracking(pattern: str, texts: Sequence[str], starts: int) -> An
             fix=_INSTALL,
         )
     return compiled
+
+
+@lru_cache(_MAX_CACHED)
+def may_match_nothing(pattern: str) -> bool:
+    """Whether the pattern may match an empty text, also where Python's `re` cannot read it."""
+    try:
+        return _parse(pattern)[0].getwidth()[0] == 0
+    except ExecutionError:
+        return True
+
+
+@lru_cache(_MAX_CACHED)
+def find_ascii_class(pattern: str) -> frozenset[str] | None:
+    """The characters of a pattern such as "[a-z_]+", which are all ASCII; None for another one."""
+    try:
+        tree = _parse(pattern)[0]
+        ((kind, (low, high, body)),) = tree
+        ((inner, items),) = body
+    except (ExecutionError, TypeError, ValueError):
+        return None
+    if str(kind) != "MAX_REPEAT" or low != 1 or high < sys.maxunicode or str(inner) != "IN":
+        return None
+    if tree.state.flags != re.UNICODE:  # "(?i)", say
+        return None
+    found: set[int] = set()
+    for item, value in items:
+        if str(item) not in ("LITERAL", "RANGE"):
+            return None
+        found.update(range(value[0], value[1] + 1) if str(item) == "RANGE" else [value])
+    return frozenset(map(chr, found)) if max(found) < 128 else None
 
 
 def _invalid(pattern: str, error: Exception) -> ExecutionError:

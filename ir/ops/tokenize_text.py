@@ -3,57 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .regex_match import compile_bounded
+from .regex_match import compile_bounded, may_match_nothing
 
 _START, _END = "\x02", "\x03"
 
 
-def tokenize(
-    texts: Any,
-    pad: str,
-    *,
-    pattern: str = "",
-    separators: Sequence[str] = (),
-    least: int = 1,
-    mark: bool = False,
-) -> Any:
-    """Texts [..., C] to words [..., C, D], padded to the largest number of words.
+@dataclass(frozen=True)
+class Tokenizing:
+    """Tokenizer's attributes. pad: what rows of fewer words end with. pattern: each match is a
+    word. separators: patterns that words are between; one empty separator makes each character a
+    word. least: characters of the shortest word that is kept. mark: words begin with \\x02 and end
+    with \\x03."""
 
-    pattern: each match is a word. separators: patterns that words are between; one empty separator
-    makes each character a word. least: characters of the shortest word that is kept. mark: words
-    begin with \\x02 and end with \\x03. ExecutionError for a pattern that is not one.
-    """
+    pad: str
+    pattern: str = ""
+    separators: tuple[str, ...] = ()
+    least: int = 1
+    mark: bool = False
+
+    @property
+    def takes_characters(self) -> bool:
+        """Whether each word is a character, but for line ends if the pattern is a dot."""
+        plain = self.least <= 1 and not self.mark
+        return plain and (self.pattern == "." or (not self.pattern and self.separators == ("",)))
+
+
+def tokenize(texts: Any, how: Tokenizing) -> Any:
+    """Texts [..., C] to words [..., C, D], padded to the largest number of words. ExecutionError
+    for a pattern that is not one."""
     array = np.asarray(texts, object)
-    flat = [str(text) for text in array.reshape(-1)]
-    if pattern:
-        compiled = compile_bounded(pattern, flat, 0)
+    words = split_words(list(map(str, array.reshape(-1).tolist())), how)
+    made = pad_words(words, how.pad)
+    return made.reshape(*array.shape, made.shape[1])
+
+
+def pad_words(words: Sequence[Sequence[str]], pad: str) -> Any:
+    """Lists of words as a matrix."""
+    width = max(map(len, words), default=0)
+    made = np.full((len(words), width), pad, object)
+    for row, found in zip(made, words, strict=True):
+        row[: len(found)] = found
+    return made
+
+
+def split_words(texts: Sequence[str], how: Tokenizing) -> list[list[str]]:
+    """The words of each text."""
+    if how.pattern:
+        compiled = compile_bounded(how.pattern, texts, 0)
         # With groups, `findall` returns these instead of the matches.
-        found = (
-            [[m.group(0) for m in compiled.finditer(text)] for text in flat]
+        found: list[list[str]] = (
+            [[m.group(0) for m in compiled.finditer(text)] for text in texts]
             if compiled.groups
-            else [compiled.findall(text) for text in flat]
+            else list(map(compiled.findall, texts))
         )
-    elif list(separators) == [""]:
-        found = [list(text) for text in flat]
+    elif how.separators == ("",):
+        found = [list(text) for text in texts]
     else:
-        found = [[text] for text in flat]
-        for separator in separators:
-            compiled = compile_bounded(separator, flat, 0)
+        found = [[text] for text in texts]
+        for separator in how.separators:
+            compiled = compile_bounded(separator, texts, 0)
             found = [[p for w in words for p in _split(compiled, w)] for words in found]
-    kept = [list(filter(None, words)) for words in found]
-    if least > 1:
-        kept = [[w for w in words if len(w) >= least] for words in kept]
-    if mark:
+    kept = found
+    if not how.pattern or may_match_nothing(how.pattern):
+        kept = [list(filter(None, words)) if "" in words else words for words in found]
+    if how.least > 1:
+        kept = [[w for w in words if len(w) >= how.least] for words in kept]
+    if how.mark:
         kept = [[_START, *words, _END] for words in kept]
-    width = max(map(len, kept), default=0)
-    made = np.full((len(kept), width), pad, object)
-    for row, words in zip(made, kept, strict=True):
-        row[: len(words)] = words
-    return made.reshape(*array.shape, width)
+    return kept
 
 
 def _split(compiled: Any, text: str) -> list[str]:

@@ -18,6 +18,8 @@ NODE_WORDS: Final = 4
 MAX_NODES: Final = 1 << 26
 COLUMN_BITS: Final = 28
 MAX_DEPTH: Final = 1 << 12
+# Steps between two tests whether all walks of a group have reached a leaf.
+STEPS_PER_TEST: Final = 4
 COMPARISONS: Final = ("less", "less_or_missing", "outcome")
 AGGREGATES: Final = ("SUM", "AVERAGE", "MIN", "MAX")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ..machine.memory_planner import ALIGN_BYTES, aligned_bytes, round_up
 from .region_instance import MAX_COPIED_BYTES, BoundRegion, RegionInstance, Workspace
 from .region_program import ShapeInstance
-from .region_set import RegionSet, Shapes
+from .region_set import RegionSet, Shapes, lru_put
 from .repeat_call import RepeatCall, make_repeat_call
 
 # Shapes whose tables a context keeps (the oldest goes).
@@ -32,8 +33,9 @@ class ExecutionContext:
         )
         self.instances: dict[tuple[int, Shapes], RegionInstance] = {}
         self._repeated: BoundRegion | None = None
-        # How a next call runs on the binding of the last, where it may.
+        # How a next call runs on the binding of the last, where it may; the same by input shapes.
         self.repeat: RepeatCall | None = None
+        self._repeats: dict[Shapes, tuple[BoundRegion, RepeatCall]] = {}
 
     def instance(self, number: int, shapes: Shapes) -> RegionInstance:
         """The region's tables for these shapes, with the arena large enough."""
@@ -50,9 +52,32 @@ class ExecutionContext:
 
     def repeat_binding(self, bound: BoundRegion | None) -> None:
         """Let the next call run on this binding; None: on none."""
-        if bound is not self._repeated:
-            self._repeated = bound
-            self.repeat = None if bound is None else make_repeat_call(bound)
+        if bound is self._repeated:
+            return
+        self._repeated, self.repeat = bound, None
+        if bound is None:
+            self._repeats.clear()
+            return
+        shapes = tuple(bound.instance.layout.inputs)
+        known = self._repeats.get(shapes)
+        if known is None or known[0] is not bound:
+            known = bound, make_repeat_call(bound)
+            lru_put(self._repeats, shapes, known, _MAX_CACHED_INSTANCES)
+        self.repeat = known[1]
+
+    def repeat_earlier(self, inputs: Sequence[Any]) -> list[Any] | None:
+        """The outputs by the binding of an earlier call with inputs of these shapes; None where
+        none of them may run."""
+        try:
+            known = self._repeats.get(tuple([a.shape for a in inputs]))
+        except (AttributeError, TypeError):  # not arrays
+            return None
+        if known is None or known[0] is self._repeated:
+            return None
+        made = known[1](inputs)
+        if made is not None:
+            self._repeated, self.repeat = known
+        return made
 
     def reset_after(self, error: BaseException) -> None:
         """Where an interrupt fell between a kernel's failure and its treatment, loops may have left

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,14 @@ from ...ir.errors import Error, ExecutionError, MemoryLimitError
 from ...ir.limits.memory_budget import active_budget
 from ...ir.op import Op, RunBody
 from .region_program import Evaluate
+
+
+@cache
+def _load_input_check() -> ModuleType:
+    """The operations are loaded with a graph, not where a stored plan has kernels only."""
+    from ...ir import input_check
+
+    return input_check
 
 
 def evaluate_op(
@@ -23,21 +33,19 @@ def evaluate_op(
 ) -> Sequence[Any]:
     """The op's outputs in Python, where `bodies` run its bodies; errors are given the step's
     name."""
-    # The operations are loaded with a graph, not where a stored plan has kernels only.
-    from ...ir.input_check import charge_memory, evaluate_bounded, refuse_unfit
-
-    where = f"{op.kind} {name}".strip()
+    check, where, budget = _load_input_check(), f"{op.kind} {name}".strip(), active_budget()
+    before = budget.used
     try:
         # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.
-        with np.errstate(all="ignore"), active_budget().charge_temporarily():
+        with np.errstate(all="ignore"):
             if evaluate is not None:
-                charge_memory(op, values, where)
+                check.charge_memory(op, values, where)
                 results = evaluate(op, values)
             elif bodies:
                 results = op.run(values, bodies)
             else:
-                results = evaluate_bounded(op, values, where)
-                refuse_unfit(op, values)
+                results = check.evaluate_bounded(op, values, where)
+                check.refuse_unfit(op, values)
     except Error as e:
         e.where = e.where or where
         raise
@@ -49,6 +57,8 @@ def evaluate_op(
         raise ExecutionError(
             "an operation failed", where=where, got=f"{type(e).__name__}: {e}"[:500]
         ) from e
+    finally:
+        budget.used = before
     if len(results) < count:
         raise ExecutionError("an operation gave too few outputs", where=where, got=len(results))
     return results[:count]

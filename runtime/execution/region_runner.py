@@ -17,6 +17,7 @@ from .execution_context import ExecutionContext
 from .host_steps import evaluate_op
 from .input_check import same_dtype
 from .profile import StepTime, timed_terminal, timed_walk
+from .region_instance import RegionInstance
 from .variables import VariableStore, deep_copy
 
 Array = npt.NDArray[Any]
@@ -67,25 +68,40 @@ class RegionWalk:
         return results
 
     def _run_region(self, number: int, region: Region) -> None:
-        slots, regions, budget = self._slots, self._regions, self._budget
+        slots, budget, initialised = self._slots, self._budget, self._context.regions.initialised
         arrays = [slots[s] for s in region.inputs]
-        instance = self._context.instance(number, tuple(a.shape for a in arrays))
-        with budget.charge_temporarily():
+        # Also of a region that has nothing but its terminal: the sizes are checked.
+        instance = self._context.instance(number, tuple([a.shape for a in arrays]))
+        if region.steps or region.outputs:
+            self._run_steps(number, region, instance, arrays)
+        if region.terminal is not None:
+            if self._times is None:
+                self._run_terminal(number)
+            else:
+                with timed_terminal(self._plan, number, self._times):
+                    self._run_terminal(number)
+        if initialised[number]:
+            self._state.initialise(initialised[number], slots, self._ours)
+        for slot in self._regions.last_use[number]:
+            slots[slot] = None
+            budget.used -= self._sizes.pop(slot, 0)
+
+    def _run_steps(
+        self, number: int, region: Region, instance: RegionInstance, arrays: list[Any]
+    ) -> None:
+        budget = self._budget
+        before = budget.used
+        try:
             budget.charge(instance.layout.need, "a region's buffers", f"region {number}")
             appended = instance.code.appended
-            rooms = self._state.find_memory(slots, region, appended, instance.result_type)
+            rooms = self._state.find_memory(self._slots, region, appended, instance.result_type)
             walk = None if self._times is None else timed_walk(self._times)
             results = instance.run(arrays, rooms, walk)
+        finally:
+            budget.used = before
         for slot, made in zip(region.outputs, results, strict=True):
             self._hold(slot, made, f"region {number}")
             self._ours.add(slot)
-        if region.terminal is not None:
-            with timed_terminal(self._plan, number, self._times):
-                self._run_terminal(number)
-        self._state.initialise(regions.initialised[number], slots, self._ours)
-        for slot in regions.last_use[number]:
-            slots[slot] = None
-            budget.used -= self._sizes.pop(slot, 0)
 
     def _hold(self, slot: int, value: Any, where: str) -> None:
         """The value of a slot, charged to the budget."""
@@ -120,6 +136,8 @@ class RegionWalk:
                         expected=wanted,
                     )
             self._hold(slot, result, where)
+            if terminal.op.fresh:
+                self._ours.add(slot)
 
     def _result(self, slot: int, name: str) -> Any:
         """An output of the plan: a copy where a caller or another output has the array."""

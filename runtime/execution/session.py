@@ -134,6 +134,8 @@ class Session:
         try:
             if context.repeat is not None and out is None and times is None:
                 made = context.repeat(inputs)
+                if made is None:
+                    made = context.repeat_earlier(inputs)
                 if made is not None:
                     return made
             return self._run(context, inputs, state, out, times)

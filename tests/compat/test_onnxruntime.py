@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections import OrderedDict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import irc_compiler as irc
@@ -101,3 +103,35 @@ def test_other_files_and_refusals(tmp_path: Path) -> None:
         session.run(None, {})
     with pytest.raises(irc.InputError, match="element type"):
         session.run(None, {"image": X.astype(np.float64)})
+
+
+def test_feeds_of_every_form_give_the_same() -> None:
+    """A dict of arrays, which takes a shorter way, and what does not."""
+    import irc_compiler.compat.onnxruntime as ort
+
+    session = ort.InferenceSession(str(DIGITS))
+    (want,) = session.run(["probabilities"], {"image": X})
+    forms: list[Any] = [
+        MappingProxyType({"image": X}),
+        OrderedDict(image=X),
+        {"image": X.tolist()},
+        {"image": ort.OrtValue.ortvalue_from_numpy(X)},
+        {"image": np.asfortranarray(X)},
+    ]
+    for feed in forms:
+        for options in (None, ort.RunOptions()):
+            assert (session.run(["probabilities"], feed, options)[0] == want).all()
+    invalid = ort.capi.onnxruntime_pybind11_state.InvalidArgument
+    refused: list[tuple[Any, Any]] = [
+        ({"image": X.astype(np.float64)}, invalid),
+        ({"image": X, "more": X}, invalid),
+        ({"picture": X}, ValueError),
+        ({"image": X[0]}, invalid),
+        ([X], TypeError),
+    ]
+    for feed, kind in refused:
+        with pytest.raises(kind) as caught:
+            session.run(None, feed)
+        assert isinstance(caught.value, irc.InputError)
+    with pytest.raises(invalid):
+        session.run(["nothing"], {"image": X})

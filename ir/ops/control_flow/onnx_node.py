@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -21,10 +22,10 @@ from ...types import SequenceType, TensorType, Type, parse_type
 from ..count_ngrams import NgramCounter
 from ..decode_image import decode_image
 from ..murmur_hash import hash_texts
-from ..normalize_text import normalize_text
+from ..normalize_text import Normalizing, normalize_text
 from ..regex_match import match_fully
 from ..sequence.time_warping import warp_time
-from ..tokenize_text import tokenize
+from ..tokenize_text import Tokenizing, tokenize
 from .sequences import refresh_symbols
 
 
@@ -101,36 +102,36 @@ class OnnxNode(Op):
         found = match_fully(self._text("pattern", ""), list(map(str, array.reshape(-1))))
         return np.array(found, bool).reshape(array.shape)
 
-    def _tokenize(self, texts: Any) -> Any:
-        """onnxruntime's Tokenizer, which onnx.reference does not have."""
-        attributes = {a.name: a for a in self._proto.attribute}
+    @cached_property
+    def tokenizing(self) -> Tokenizing:
+        """What onnxruntime's Tokenizer, which onnx.reference does not have, does."""
+        attributes: dict[str, Any] = {a.name: a for a in self._proto.attribute}
         separators = attributes.get("separators")
         numbers = {n: attributes[n].i for n in ("mincharnum", "mark") if n in attributes}
-        return tokenize(
-            texts,
+        texts: Sequence[bytes] = separators.strings if separators else []
+        return Tokenizing(
             self._text("pad_value", ""),
             pattern=self._text("tokenexp", ""),
-            separators=[s.decode("utf-8", "replace") for s in separators.strings]
-            if separators
-            else [],
+            separators=tuple(s.decode("utf-8", "replace") for s in texts),
             least=numbers.get("mincharnum", 1),
             mark=bool(numbers.get("mark", 0)),
         )
 
-    def _normalize(self, texts: Any) -> Any:
-        """StringNormalizer, for which onnx.reference changes the locale of the process."""
+    @cached_property
+    def normalizing(self) -> Normalizing:
+        """What StringNormalizer, for which onnx.reference changes the locale of the process,
+        does."""
         attributes = {a.name: a for a in self._proto.attribute}
         stops = attributes.get("stopwords")
         sensitive = attributes.get("is_case_sensitive")
-        return normalize_text(
-            texts,
+        return Normalizing(
             self._text("case_change_action", "NONE"),
-            [s.decode("utf-8", "replace") for s in stops.strings] if stops else [],
+            tuple(s.decode("utf-8", "replace") for s in stops.strings) if stops else (),
             is_case_sensitive=sensitive is not None and bool(sensitive.i),
         )
 
     @cached_property
-    def _ngrams(self) -> NgramCounter:
+    def ngrams(self) -> NgramCounter:
         """TfIdfVectorizer, of which onnx.reference looks at one item at a time."""
         from onnx.helper import get_attribute_value
 
@@ -149,13 +150,13 @@ class OnnxNode(Op):
 
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.op_type == "TfIdfVectorizer":
-            return (self._ngrams.count(values[0]),)
+            return (self.ngrams.count(values[0]),)
         if self.op_type == "StringNormalizer":
-            return (self._normalize(values[0]),)
+            return (normalize_text(values[0], self.normalizing),)
         if self.op_type == "RegexFullMatch":
             return (self._match(values[0]),)
         if self.op_type == "Tokenizer":
-            return (self._tokenize(values[0]),)
+            return (tokenize(values[0], self.tokenizing),)
         if self.op_type == "MurmurHash3":
             numbers = {a.name: a.i for a in self._proto.attribute}
             positive = bool(numbers.get("positive", 1))

@@ -34,6 +34,7 @@ class ZipMap(Op):
 
     kind: ClassVar[str] = "ZipMap"
     version: ClassVar[int] = 0
+    fresh: ClassVar[bool] = True
     inputs: ClassVar[tuple[Port, ...]] = (Port("x"), Port("labels"))
 
     def infer(self, x: Fact, labels: Fact) -> tuple[Type, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ class LabelEncoder(Op):
 
     kind: ClassVar[str] = "LabelEncoder"
     version: ClassVar[int] = 0
+    fresh: ClassVar[bool] = True
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("x"),
         Port("keys"),
@@ -49,27 +51,48 @@ class LabelEncoder(Op):
     def evaluate(
         self, x: Array, keys: Array, values: Array, default: Array | None = None
     ) -> tuple[Array, ...]:
-        table: dict[Any, int] = {_key(key): i for i, key in enumerate(keys.tolist())}
-        distinct, inverse = _unique(x)
-        indices = np.array([table.get(_key(v), -1) for v in distinct], dtype=np.int64)
-        if default is None and (indices < 0).any():
-            raise ExecutionError(
-                "a value is none of the keys, and there is no default",
-                got=repr(distinct[int(indices.argmin())])[:80],
-                expected=", ".join(repr(key)[:40] for key in keys.tolist()[:10]),
-            )
-        known = values if default is None else np.append(values, default.reshape(-1)[:1])
-        return (known[np.where(indices < 0, len(values), indices)[inverse].reshape(x.shape)],)
+        indices = self._find(x, keys)
+        if default is None:
+            if (indices < 0).any():
+                raise _unknown_value(x.reshape(-1).tolist()[int(indices.argmin())], keys)
+            known = values
+        else:
+            # Index -1 is the last one.
+            known = np.concatenate((values, default.reshape(-1)[:1]))
+        return (known[indices.reshape(x.shape)],)
+
+    def _find(self, x: Array, keys: Array) -> Array:
+        """The index of each element of x among the keys, -1 where it is none of them."""
+        table = self._table(keys)
+        if x.dtype.kind not in "OUT":
+            found, inverse = np.unique(x, return_inverse=True)
+            indices = np.array([table.get(_key(v), -1) for v in found.tolist()], np.int64)
+            return indices[np.asarray(inverse).reshape(-1)]
+        texts = x.reshape(-1).tolist()
+        indices = np.fromiter(map(table.get, texts, repeat(-1)), np.int64, len(texts))
+        for i in np.flatnonzero(indices < 0).tolist():
+            if not isinstance(texts[i], str):
+                indices[i] = table.get(_key(texts[i]), -1)
+        return indices
+
+    def _table(self, keys: Array) -> dict[Any, int]:
+        """The index of each key, kept from call to call as long as the keys are the same."""
+        # Of strings, the addresses of objects that the kept list keeps alive.
+        content = keys.dtype, keys.tobytes()
+        kept = self.__dict__.get("_kept")
+        if kept is None or kept[0] != content:
+            listed = keys.tolist()
+            kept = content, listed, {_key(key): i for i, key in enumerate(listed)}
+            self.__dict__["_kept"] = kept
+        return kept[2]
 
 
-def _unique(x: Array) -> tuple[list[Any], Array]:
-    """The distinct elements, and the index of each element among them."""
-    if x.dtype != object:
-        found, inverse = np.unique(x, return_inverse=True)
-        return found.tolist(), np.asarray(inverse).reshape(-1)
-    numbers: dict[Any, int] = {}
-    inverse = [numbers.setdefault(_key(v), len(numbers)) for v in x.reshape(-1).tolist()]
-    return list(numbers), np.array(inverse, dtype=np.int64)
+def _unknown_value(value: Any, keys: Array) -> ExecutionError:
+    return ExecutionError(
+        "a value is none of the keys, and there is no default",
+        got=repr(value)[:80],
+        expected=", ".join(repr(key)[:40] for key in keys.tolist()[:10]),
+    )
 
 
 def _key(value: Any) -> Any:

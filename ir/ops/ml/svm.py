@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ class SupportVotes(Op):
 
     kind: ClassVar[str] = "SupportVotes"
     version: ClassVar[int] = 0
+    fresh: ClassVar[bool] = True
     inputs: ClassVar[tuple[Port, ...]] = (Port("decisions"), Port("prob_a"), Port("prob_b"))
     outputs: ClassVar[tuple[Port, ...]] = (Port("indices"), Port("probabilities"))
     classes: int
@@ -55,12 +57,12 @@ class SupportVotes(Op):
         )
 
     def evaluate(self, decisions: Array, prob_a: Array, prob_b: Array) -> tuple[Array, ...]:
-        first, second = np.triu_indices(self.classes, 1)
+        first, second = _list_pairs(self.classes)
         rows = len(decisions)
-        votes = np.zeros((rows, self.classes))
         winner = np.where(decisions > 0, first, second)
-        for pair in range(winner.shape[1]):
-            votes[np.arange(rows), winner[:, pair]] += 1
+        winner += np.arange(0, rows * self.classes, self.classes)[:, None]
+        votes = np.bincount(winner.reshape(-1), minlength=rows * self.classes)
+        votes = votes.reshape(rows, self.classes)
         scores = votes / max(decisions.shape[1], 1)
         if prob_a.size:
             pairs = _sigmoid(decisions, prob_a, prob_b)
@@ -70,6 +72,13 @@ class SupportVotes(Op):
         return votes.argmax(axis=1).astype(np.int64), scores.astype(np.float32)
 
 
+@cache
+def _list_pairs(classes: int) -> tuple[Array, Array]:
+    """The classes i and j of each pair."""
+    first, second = np.triu_indices(classes, 1)
+    return first, second
+
+
 def _sigmoid(decisions: Array, a: Array, b: Array) -> Array:
     with np.errstate(over="ignore"):
         found = 1 / (1 + np.exp(decisions.astype(np.float64) * a + b))
@@ -77,26 +86,44 @@ def _sigmoid(decisions: Array, a: Array, b: Array) -> Array:
 
 
 def _couple_pairs(r: Array) -> Array:
-    """Probabilities [rows, classes] from those of pairs, by the paper's fixed-point iteration."""
+    """Probabilities [rows, classes] from those of pairs, by the paper's fixed-point iteration.
+
+    Rows are the last axis here: few classes and many rows make few and long operations of NumPy's.
+    """
     rows, k, _ = r.shape
-    q = -np.swapaxes(r, 1, 2) * r
-    q[:, np.arange(k), np.arange(k)] = (np.swapaxes(r, 1, 2) ** 2).sum(axis=2)
-    p = np.full((rows, k), 1.0 / k)
+    pairs: Array = np.ascontiguousarray(r.transpose(1, 2, 0))
+    others = pairs.swapaxes(0, 1)
+    q = -others * pairs
+    q[np.arange(k), np.arange(k)] = (others * others).sum(axis=1)
+    p: Array = np.full((k, rows), 1.0 / k)
+    result: Array = np.empty_like(p)
     open_: Array = np.arange(rows, dtype=np.int64)
     for _ in range(max(_MAX_ITERATIONS, k)):
-        m, s = q[open_], p[open_]
-        qp = np.einsum("nij,nj->ni", m, s)
-        pqp = np.einsum("ni,ni->n", s, qp)
-        ends = np.abs(qp - pqp[:, None]).max(axis=1) < 0.005 / k
-        open_ = open_[~ends]
-        if not open_.size:
-            break
-        m, s, qp, pqp = m[~ends], s[~ends], qp[~ends], pqp[~ends]
-        for t in range(k):
-            diff = (-qp[:, t] + pqp) / m[:, t, t]
-            s[:, t] += diff
-            pqp = (pqp + diff * (diff * m[:, t, t] + 2 * qp[:, t])) / (1 + diff) ** 2
-            qp = (qp + diff[:, None] * m[:, t]) / (1 + diff)[:, None]
-            s /= (1 + diff)[:, None]
-        p[open_] = s
-    return p
+        qp = (q * p).sum(axis=1)
+        pqp = (p * qp).sum(axis=0)
+        goes_on = np.abs(qp - pqp).max(axis=0) >= 0.005 / k
+        if not goes_on.all():
+            result[:, open_] = p
+            left = np.flatnonzero(goes_on)
+            open_ = open_[left]
+            if not open_.size:
+                break
+            p, q, qp, pqp = p[:, left], q[:, :, left], qp[:, left], pqp[left]
+        _improve(p, q, qp, pqp)
+    if open_.size:
+        result[:, open_] = p
+    return result.T
+
+
+def _improve(p: Array, q: Array, qp: Array, pqp: Array) -> None:
+    """One step of the iteration for each class in turn, in place."""
+    for t, own in enumerate(qp):
+        diff = (pqp - own) / q[t, t]
+        scale = 1 / (1 + diff)
+        # The next p'Qp, from what `diff` is.
+        pqp += diff * (pqp + own)
+        pqp *= scale * scale
+        p[t] += diff
+        p *= scale
+        qp += diff * q[t]
+        qp *= scale

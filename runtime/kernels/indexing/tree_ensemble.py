@@ -14,7 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ....ir.dtype import DType
-from ....plan.specs.tree_ensemble import COLUMN_BITS, NODE_WORDS, TreeEnsembleSpec
+from ....plan.specs.tree_ensemble import (
+    COLUMN_BITS,
+    NODE_WORDS,
+    STEPS_PER_TEST,
+    TreeEnsembleSpec,
+)
 from ....plan.target import Target
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import READ, WRITE, OpenKernel, open_kernel, share
@@ -26,8 +31,6 @@ from ..emit.strided_loops import RuntimeSizes, base_pointer
 Change: TypeAlias = Callable[[Value], Value]
 
 LANES = 8
-# Steps between two tests whether all lanes have reached a leaf.
-_STEPS_PER_TEST = 4
 # Rows that walk a tree before the next tree is loaded.
 _BLOCK_ROWS = 256
 
@@ -110,11 +113,11 @@ class _Trees:
         ]
         at = [f.var(I64, root) for root in roots]
         going = f.var(I1, integer(1, I1))
-        tests = -(-self.spec.depth // _STEPS_PER_TEST)
+        tests = -(-self.spec.depth // STEPS_PER_TEST)
         left = f.var(I64, tests)
         with f.while_(lambda: f.and_(f.icmp("sgt", left.get(), 0), going.get())):
             now = [a.get() for a in at]
-            for _ in range(min(_STEPS_PER_TEST, self.spec.depth)):
+            for _ in range(min(STEPS_PER_TEST, self.spec.depth)):
                 now = [self.step(x, n) for x, n in zip(starts, now, strict=True)]
             moves = integer(0)
             for a, n in zip(at, now, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from irc_compiler.ir.errors import ExecutionError
-from irc_compiler.ir.ops.normalize_text import normalize_text
+from irc_compiler.ir.ops.normalize_text import Normalizing, normalize_text
 from onnx import TensorProto, helper
 
 TEXTS = ["Monday", "tuesday", "MONDAY", "Été", "", "monday"]
@@ -52,6 +52,6 @@ def test_cases_are_those_of_unicode_and_the_locale_stays() -> None:
 
 def test_what_it_does_not_take() -> None:
     with pytest.raises(ExecutionError, match=r"takes \[C\] or \[1, C\]"):
-        normalize_text(np.array([["a"], ["b"]], object), "NONE", [], is_case_sensitive=True)
+        normalize_text(np.array([["a"], ["b"]], object), Normalizing("NONE"))
     with pytest.raises(ExecutionError, match="no such case"):
-        normalize_text(["a"], "TITLE", [], is_case_sensitive=True)
+        normalize_text(["a"], Normalizing("TITLE"))

@@ -8,7 +8,7 @@ import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import pytest
-from irc_compiler.ir.ops.tokenize_text import tokenize
+from irc_compiler.ir.ops.tokenize_text import Tokenizing, tokenize
 from onnx import TensorProto, helper
 
 TEXTS = np.array([["a fine day, is it", "one"], ["", "x--y;z \u00e9t\u00e9 ab"]], object)
@@ -42,10 +42,10 @@ def test_words_are_those_of_onnxruntime(form: str) -> None:
 
 
 def test_no_texts_and_no_words() -> None:
-    assert tokenize(np.zeros((0,), object), "#", pattern="a").shape == (0, 0)
-    assert tokenize(np.array(["b", "c"], object), "#", pattern="a").shape == (2, 0)
+    assert tokenize(np.zeros((0,), object), Tokenizing("#", pattern="a")).shape == (0, 0)
+    assert tokenize(np.array(["b", "c"], object), Tokenizing("#", pattern="a")).shape == (2, 0)
 
 
 def test_a_pattern_that_is_not_one_is_refused() -> None:
     with pytest.raises(irc.ExecutionError, match="regular expression"):
-        tokenize(np.array(["a" * 2000], object), "#", pattern="(a*)*(a*)*b(")
+        tokenize(np.array(["a" * 2000], object), Tokenizing("#", pattern="(a*)*(a*)*b("))

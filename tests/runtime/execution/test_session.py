@@ -44,6 +44,27 @@ def test_a_chain_at_any_size(session: Session, n: int) -> None:
     assert out.dtype == np.float32 and (out == chain_answer(a, b)).all() and out.shape == (n,)
 
 
+def test_calls_of_two_shapes_in_turn_make_no_binding_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(chain().compile(), num_threads=1)
+    sizes = [3, 50_000, 0, 100]
+    for n in [*sizes, *sizes]:  # a larger arena ends the bindings of the first calls
+        session.run(data(n))
+    context = session._take_context()
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "instance", None)  # which a call that is not repeated takes
+        session._pool.append(context)
+        for n in [*sizes, *reversed(sizes), *sizes]:
+            a, b = data(n)
+            assert (session.run([a, b])[0] == chain_answer(a, b)).all()
+            assert (session.run([b, a])[0] == chain_answer(b, a)).all()
+    # Other types and ranks of shapes that were seen are refused as before.
+    for wrong in (np.zeros(3), np.zeros((3, 1), np.float32), [1.0] * 3):
+        with pytest.raises(InputError):
+            session.run([wrong, wrong])
+
+
 @pytest.mark.parametrize("n", [7, 50_000])
 def test_outputs_are_fresh_and_inputs_untouched(session: Session, n: int) -> None:
     a, b = data(n)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from irc_compiler.ir.errors import MemoryLimitError
 from irc_compiler.ir.limits.host_memory import default_max_memory, memory_limit
-from irc_compiler.ir.limits.memory_budget import text_bytes
+from irc_compiler.ir.limits.memory_budget import text_bytes, value_bytes
 from irc_compiler.runtime.machine import memory_planner
 from irc_compiler.runtime.machine.memory_planner import (
     ALIGN_BYTES,
@@ -193,6 +193,27 @@ def test_strings_are_measured_once() -> None:
     assert 1010 < text_bytes(array) < 1200
     assert text_bytes([array, {"k": array, "l": long}]) == text_bytes(array)
     assert text_bytes(np.zeros(1000)) == text_bytes(None) == 0
+
+
+def test_a_few_short_strings_are_measured_from_above() -> None:
+    texts = ["", "x", "é", "ж" * 20, "\U0001f600" * 9, "plain ASCII", b"bytes"]
+    for text in texts:
+        str(text).encode()  # non-ASCII text keeps this
+    array = np.array(texts * 3, object)
+    least = array.nbytes + text_bytes(array)
+    assert least <= value_bytes(array) <= array.nbytes + 160 * array.size
+    # Many, long ones, and other objects are measured as they are.
+    for exact in (np.array(["ab"] * 5000, object), np.array(["x" * 1_000_000] * 9, object)):
+        assert value_bytes(exact) == exact.nbytes + text_bytes(exact)
+    numbers = np.array([None, 1.5, "x"], object)
+    assert value_bytes(numbers) == numbers.nbytes + text_bytes(numbers)
+
+
+def test_maps_of_numbers_take_no_arrays() -> None:
+    maps = [{"a": 1.5, "b": 2}, {}, {7: "text", 8: True}]
+    assert value_bytes(maps) == 0
+    assert value_bytes([*maps, {"c": np.zeros(10)}]) == 80
+    assert value_bytes([{"c": [np.zeros(10)]}]) == 80
 
 
 def test_the_limit_names_the_largest() -> None:

@@ -19,6 +19,7 @@ from .....plan.specs.tree_ensemble import (
     MAX_DEPTH,
     MAX_NODES,
     NODE_WORDS,
+    STEPS_PER_TEST,
     TreeEnsembleSpec,
 )
 from ...build.region_builder import SizeCollector
@@ -29,6 +30,9 @@ Ints = NDArray[np.int64]
 _MAX_GROWTH: Final = 4
 # Weights of a leaf are stored for each target, or its tree has one target; so many at least.
 _MAX_DENSE_WEIGHTS: Final = 1 << 24
+# Tables of at most so many rows are padded to a power of two, larger ones by an eighth at most.
+_MAX_DOUBLED_ROWS: Final = 4096
+_PADDING_BITS: Final = 3
 _LEQ, _LT, _GTE, _GT, _EQ, _NEQ = (
     MODES[f"BRANCH_{name}"] for name in ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 )
@@ -235,7 +239,23 @@ def pack_forest(forest: Forest, op: TreeEnsemble) -> PackedForest | None:
     if targets is None:
         targets, weights = np.zeros_like(roots), _spread_weights(forest, op)
     trees = np.stack([roots, targets], 1).astype(np.int32)
+    nodes, weights = _pad_rows(nodes, MAX_NODES), _pad_rows(weights, 1 << COLUMN_BITS)
     return PackedForest(nodes, trees, weights, levels.depth, comparison)
+
+
+def _pad_rows(table: Array, limit: int) -> Array:
+    """The table with rows behind its last one, so that many tables have one length, and their
+    ensembles one kernel: an isolation forest is an ensemble for each tree."""
+    count = len(table)
+    bits = (count - 1).bit_length()
+    step = 1 << (bits if count <= _MAX_DOUBLED_ROWS else bits - _PADDING_BITS)
+    length = min(-(-count // step) * step, limit)
+    return np.concatenate([table, np.zeros((length - count, *table.shape[1:]), table.dtype)])
+
+
+def _round_depth(depth: int) -> int:
+    """A depth up to which the kernel looks no more often whether the walks have ended."""
+    return depth if depth < STEPS_PER_TEST else -(-depth // STEPS_PER_TEST) * STEPS_PER_TEST
 
 
 def lower_trees(lowering: RegionLowering, node: int, op: TreeEnsemble) -> None:
@@ -264,7 +284,7 @@ def lower_trees(lowering: RegionLowering, node: int, op: TreeEnsemble) -> None:
         leaves,
         width,
         op.targets,
-        packed.depth,
+        min(_round_depth(packed.depth), MAX_DEPTH),
         packed.comparison,
         op.aggregate,
         *(sizes.operand(v, v.strides) for v in views),

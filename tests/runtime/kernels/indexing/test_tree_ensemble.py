@@ -221,6 +221,20 @@ def net_of(forest: Forest) -> irc.CompiledModel:
     return irc.compile_model(ops.model({"y": ops.apply(TreeEnsemble(1), x, *tables)}))
 
 
+def test_trees_of_similar_sizes_share_a_kernel() -> None:
+    grown = [grow(seed, 1, 7 + seed % 2, [LEQ]) for seed in range(16)]
+    forests = [f for f in grown if len(f.then) > 15]
+    specs = {step.spec for f in forests for step in net_of(f).plan.kernel_steps()}
+    assert len({len(f.then) for f in forests}) > 6 and len(specs) <= 3
+    assert {spec.depth for spec in specs if isinstance(spec, TreeEnsembleSpec)} == {8}
+    # Tables of many rows grow by an eighth at most.
+    large = grow(1, 40, 9, [LEQ], full=True)
+    found = pack_forest(large, TreeEnsemble(1))
+    assert found is not None and len(found.nodes) > 40_000
+    assert len(found.nodes) <= 1.13 * (2 * len(large.then) + 40)
+    assert len(found.weights) <= 1.13 * len(large.leaf_weights)
+
+
 def test_tables_that_do_not_fit_together_stay_in_python() -> None:
     forest = grow(1, 3, 3, [LEQ])
     assert "1 native (1 tree_ensemble), 0 in Python" in net_of(forest).report()

@@ -21,6 +21,7 @@ from ......ir.ops import (
     SquaredDifference,
     SupportVotes,
     Tanh,
+    Transpose,
     Unsqueeze,
 )
 from ..elementary import convert_value
@@ -73,8 +74,10 @@ def _kernel(n: ImportContext, x: Value, vectors: Value) -> Value:
     kind = n.text("kernel_type", "LINEAR")
     gamma, coef0, degree = (*n.numbers("kernel_params", []), 0.0, 0.0, 3.0)[:3]
     if kind == "RBF":
-        apart = n.add(SquaredDifference(), n.add(Unsqueeze(), x, n.ints_value([1])), vectors)
-        far = n.add(ReduceSum(), apart, n.ints_value([2]))
+        # [rows, features, vectors]: the sum is over whole rows of vectors, not over a few features.
+        turned = n.add(Transpose(), vectors, n.ints_value([1, 0]))
+        apart = n.add(SquaredDifference(), n.add(Unsqueeze(), x, n.ints_value([2])), turned)
+        far = n.add(ReduceSum(), apart, n.ints_value([1]))
         return n.add(Exp(), n.add(Multiply(), far, n.like(x, -gamma)))
     product = n.add(MatMul(transpose_b=True), x, vectors)
     if kind == "LINEAR":

@@ -327,3 +327,18 @@ def test_the_command_line_prints_each_score(
     ]  # fmt: skip
     assert main(words) == 0
     assert "y[0]['a']" in capsys.readouterr().out
+
+
+def test_maps_are_the_callers_own() -> None:
+    model = zip_map("n", 2, classlabels_int64s=[7, -3])
+    # The same value twice: as an output, and in another sequence.
+    model.graph.node.append(helper.make_node("Identity", ["y"], ["z"]))
+    made = helper.make_sequence_type_proto(mapping(I64, F32))
+    model.graph.output.append(helper.make_value_info("z", made))
+    net = irc.compile_model(model.SerializeToString())
+    first = net(X)
+    want = [{7: 0.25, -3: 0.75}, {7: 1.0, -3: -2.5}, {7: 0.0, -3: 3.0}]
+    assert list(first) == [want, want]
+    first[0][0][7] = "changed"
+    first[0].clear()
+    assert first[1] == want and list(net(X)) == [want, want]
