@@ -45,9 +45,9 @@ def rounded_values(
     """f32 values that are stored as bf16 (numerics.md, Precision). Every reader is a product that
     rounds them anyway, or the largest of a window that only such products read, so that no bit of a
     result changes (but for few rows by compressed weights and attention of few queries, which round
-    nothing themselves); or the sum behind a convolution, which is what a residual stream is made of. A
-    layer hands the next one its factors in half the memory, and nothing is left to convert or to
-    pack."""
+    nothing themselves); or the sum behind a convolution, which is what a residual stream is made
+    of. A layer hands the next one its factors in half the memory, and nothing is left to convert or
+    to pack."""
     if options.precision != "bf16":
         return frozenset()
     summed = _sums(graph, fusion)

@@ -128,15 +128,21 @@ def test_objects_made_on_threads_equal_those_made_alone():
     assert [library.function(n)() for n in names] == [7 * i for i in range(40)]
 
 
+def replace_compiler(monkeypatch, compile_text):
+    """Objects are what compile_text(text) gives, and images are objects."""
+    monkeypatch.setattr(llvm, "_generate", lambda text, *_, **__: compile_text(text))
+    monkeypatch.setattr(llvm, "image_of", lambda data, copied: data)
+
+
 def test_objects_are_made_side_by_side(monkeypatch):
     """Each waits for the other: one after the other they would wait in vain."""
     both = threading.Barrier(2)
 
-    def meet(text, target):
+    def meet(text):
         both.wait(20)
         return text
 
-    monkeypatch.setattr(llvm, "emit_object", meet)
+    replace_compiler(monkeypatch, meet)
     texts = [_constant(0), _constant(1)]
     assert llvm.emit_objects(texts, generic_target("plain"), threads=2) == texts
 
@@ -144,7 +150,7 @@ def test_objects_are_made_side_by_side(monkeypatch):
 def test_objects_are_made_while_texts_are_generated(monkeypatch):
     begun = threading.Event()
 
-    def emit(text, target):
+    def emit(text):
         begun.set()
         return text
 
@@ -153,7 +159,7 @@ def test_objects_are_made_while_texts_are_generated(monkeypatch):
         assert begun.wait(20)
         yield _constant(1)
 
-    monkeypatch.setattr(llvm, "emit_object", emit)
+    replace_compiler(monkeypatch, emit)
     texts = [_constant(0), _constant(1)]
     assert llvm.emit_objects(generate(), generic_target("plain"), threads=2) == texts
 
