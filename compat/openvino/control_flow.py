@@ -108,7 +108,7 @@ class _ControlFlowNode(Node, ABC):
         """The operation of complete bodies."""
 
 
-class if_op(_ControlFlowNode):  # noqa: N801: OpenVINO's name
+class if_op(_ControlFlowNode):  # OpenVINO's name
     """One of two bodies, by a condition."""
 
     _kind, _body_names = If, ("then body", "else body")
@@ -195,7 +195,7 @@ class _IteratingNode(_ControlFlowNode):
         self._update()
 
 
-class tensor_iterator(_IteratingNode):  # noqa: N801: OpenVINO's name
+class tensor_iterator(_IteratingNode):  # OpenVINO's name
     """A body that runs once for each part of its sliced inputs."""
 
     _kind = TensorIterator
@@ -212,7 +212,7 @@ class tensor_iterator(_IteratingNode):  # noqa: N801: OpenVINO's name
         return TensorIterator(graphs[0], self._list_ports(0), tuple(self._results))
 
 
-class loop(_IteratingNode):  # noqa: N801: OpenVINO's name
+class loop(_IteratingNode):  # OpenVINO's name
     """A body that runs so many times, and while its condition holds."""
 
     _kind = Loop
