@@ -48,7 +48,8 @@ class InterruptibleCall(threading.Thread, Generic[_R]):
     def __init__(self, function: Callable[[], _R]) -> None:
         super().__init__(name="irc evaluation", daemon=True)
         self._function: Callable[[], _R] | None = function
-        self._context, self._budget = copy_context(), active_budget()
+        # Thread has a `_context` of its own from Python 3.14 on.
+        self._callers_context, self._budget = copy_context(), active_budget()
         self._results: list[_R] = []
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -58,7 +59,7 @@ class InterruptibleCall(threading.Thread, Generic[_R]):
         try:
             assert self._function is not None
             with use_budget(self._budget):
-                self._results.append(self._context.run(self._function))
+                self._results.append(self._callers_context.run(self._function))
         except BaseException as error:  # raised again in the thread that waits
             self._error = error
         finally:

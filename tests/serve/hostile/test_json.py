@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ def without(field: str) -> bytes:
 
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
+# Python 3.14 bounds recursion by the stack, so what the server skips may be so deep; then the
+# missing input is what is wrong.
+UNKNOWN = "deep" if sys.version_info < (3, 14) else "missing"
 # name: (path, body, status, a part of the message)
 JSON_CASES: dict[str, tuple[str, bytes, int, str]] = {
     "empty body": (INFER, b"", 400, "JSON"),
@@ -29,7 +33,7 @@ JSON_CASES: dict[str, tuple[str, bytes, int, str]] = {
     "an array": (INFER, b"[1, 2]", 400, "object"),
     "null": (INFER, b"null", 400, "object"),
     "broken UTF-8": (INFER, b'{"inputs": [], "id": "\xff\xfe"}', 400, "JSON"),
-    "deep unknown field": (INFER, b'{"inputs": [], "x": ' + DEEP + b"}", 400, "deep"),
+    "deep unknown field": (INFER, b'{"inputs": [], "x": ' + DEEP + b"}", 400, UNKNOWN),
     "deep parameters": (INFER, b'{"inputs": [], "parameters": {"a": ' + DEEP + b"}}", 400, "JSON"),
     "deep data": (INFER, message(data=0).replace(b"0}", DEEP + b"}"), 400, "deep"),
     "deep in the middle of data": (
