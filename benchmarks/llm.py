@@ -132,9 +132,10 @@ def list_peers(path: str, onnx: str | None) -> dict[str, str | None]:
     file = path if folder.suffix == ".gguf" else None
     openvino = path if (folder / "openvino_model.xml").exists() else file
     own = path if (folder / "genai_config.json").exists() else None
+    without_amx = {"llama.cpp no AMX": file} if host_target().has("amx-int8") else {}
     return {
         "llama.cpp": file,
-        "llama.cpp no AMX": file if host_target().has("amx-int8") else None,
+        **without_amx,
         "openvino-genai": openvino,
         F32_PEER: openvino,
         "onnxruntime-genai": onnx or own,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from irc_compiler.runtime.machine.detect import host_target
+from irc_compiler.plan.processors import processor_target
 from support.models.reference_generation import greedy, tiny_llm
 
 from benchmarks import llm as benchmark
@@ -79,19 +79,25 @@ def test_rows_are_written(
     assert "not run: onnxruntime-genai: exit code -4" in said.err
 
 
-def test_peers_read_what_they_can(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processor", ["sapphirerapids", "haswell"])
+def test_peers_read_what_they_can(
+    processor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama.cpp takes part a second time where it would use AMX."""
+    monkeypatch.setattr(benchmark, "host_target", lambda: processor_target(processor))
+    has_amx = processor == "sapphirerapids"
     (tmp_path / "genai_config.json").write_text("{}")
     found = benchmark.list_peers(str(tmp_path), None)
     assert found == {
         "llama.cpp": None,
-        "llama.cpp no AMX": None,
+        **({"llama.cpp no AMX": None} if has_amx else {}),
         "openvino-genai": None,
         "openvino-genai f32": None,
         "onnxruntime-genai": str(tmp_path),
     }
     assert benchmark.list_peers("m.gguf", "folder") == {
         "llama.cpp": "m.gguf",
-        "llama.cpp no AMX": "m.gguf" if host_target().has("amx-int8") else None,
+        **({"llama.cpp no AMX": "m.gguf"} if has_amx else {}),
         "openvino-genai": "m.gguf",
         "openvino-genai f32": "m.gguf",
         "onnxruntime-genai": "folder",
