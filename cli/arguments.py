@@ -101,12 +101,7 @@ def load_extensions(name: str) -> list[Any]:
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
     """Options of compilation."""
-    parser.add_argument(
-        "--precision",
-        choices=("f32", "bf16", "f16"),
-        help="of matrix products and (not f16) convolutions (default: f32, or what a .irc was "
-        "compiled for)",
-    )
+    add_precision(parser)
     parser.add_argument(
         "--denormals",
         choices=("auto", "flush", "keep"),
@@ -115,6 +110,16 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     )
     add_activations(parser)
     add_shapes(parser)
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """What matrix products and convolutions may round their factors to."""
+    parser.add_argument(
+        "--precision",
+        choices=("f32", "bf16", "f16"),
+        help="of matrix products and (not f16) convolutions (default: f32, or what a .irc was "
+        "compiled for)",
+    )
 
 
 def add_activations(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..arguments import add_activations, add_threads, amount_of, bytes_of, count_of
+from ..arguments import add_activations, add_precision, add_threads, amount_of, bytes_of, count_of
 from ..console import print_message, print_piece
 from ..logging import print_json
 
@@ -75,13 +75,7 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
         help="tokens that it guesses at a time (default: 4)",
     )
     add_activations(parser)
-    parser.add_argument(
-        "--precision",
-        choices=("f32", "bf16", "f16"),
-        default="f32",
-        help="of matrix products; compressed weights are multiplied as f32 by rows up to 8, and "
-        "with f16 (default: f32)",
-    )
+    add_precision(parser)
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +124,7 @@ def load_model(args: argparse.Namespace) -> LLM:
         kv_cache=args.kv_cache,
         draft=args.draft,
         activations=args.activations or "f32",
-        precision=args.precision,
+        precision=args.precision or "f32",
     )
 
 
