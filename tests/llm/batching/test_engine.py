@@ -16,6 +16,7 @@ from irc_compiler.llm.batching.generation_task import (
     RequestCancelledError,
     RequestExpiredError,
 )
+from irc_compiler.llm.batching.row_pool import RowPool
 from irc_compiler.llm.decoder import Decoder
 from support.models.reference_generation import tiny_llm
 from support.serving import hold_steps, wait_until
@@ -32,15 +33,29 @@ def engine() -> Iterator[GenerationEngine]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.9, "seed": 4, "top_k": 20}])
-def test_batched_texts_equal_generate(engine: GenerationEngine, options: dict[str, Any]) -> None:
+def test_batched_texts_equal_generate(
+    engine: GenerationEngine, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = [
         LLM.generate(p, max_tokens=20 + n, logprobs=2, ignore_eos=n % 2 == 0, **options)
         for n, p in enumerate(PROMPTS)
     ]
     tasks: list[GenerationTask] = []
+    step = RowPool.step
+
+    def is_next_due() -> bool:
+        """Whether a prompt is left and the one before it has more tokens than its position."""
+        if not 0 < len(tasks) < len(PROMPTS):
+            return not tasks
+        return tasks[-1].is_done or len(tasks[-1].row.tokens) > len(tasks)
+
+    def wait_and_step(self: RowPool, tokens: Any) -> Any:
+        wait_until(lambda: not is_next_due())
+        return step(self, tokens)
+
+    monkeypatch.setattr(RowPool, "step", wait_and_step)
     for n, prompt in enumerate(PROMPTS):
-        if tasks:  # each joins at another step of the one before it
-            wait_until(lambda: tasks[-1].is_done or len(tasks[-1].row.tokens) > n)  # noqa: B023
+        wait_until(is_next_due)  # each joins at another step of the one before it
         given = {"max_tokens": 20 + n, "logprobs": 2, "ignore_eos": n % 2 == 0}
         tasks.append(engine.submit(prompt, **given, **options))
     found = [task.result(60) for task in tasks]
