@@ -2,20 +2,25 @@
 
     python scripts/quantization_packages.py FOLDER [--nncf PYTHON] [--models NAME ...]
 
-FOLDER holds the packages, at any depth: rapidocr-onnxruntime's recognizer and detector, magika.
-PYTHON is an interpreter that has nncf, openvino and onnx; without it NNCF is not run.
-Data are lines of text drawn with Pillow, and files of this tree. The metric is the share of samples
-for which the quantized model gives the float model's answer.
+FOLDER holds the packages, at any depth: rapidocr-onnxruntime's recognizer and detector, magika,
+silero-vad. PYTHON is an interpreter that has nncf, openvino and onnx; without it NNCF is not run.
+Data are lines of text drawn with Pillow, files of this tree, and sentences that espeak-ng speaks
+in noise. The metric is the share of samples (of silero-vad: frames of 32 ms) for which the
+quantized model gives the float model's answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import logging
+import shutil
 import subprocess
 import tempfile
 import time
+import wave
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +43,11 @@ import sys, time
 import nncf, numpy as np, onnx, openvino as ov
 
 form, source, samples, target = sys.argv[1:]
-arrays = dict(np.load(samples))
-count = len(next(iter(arrays.values())))
-rows = [{k: v[i : i + 8] for k, v in arrays.items()} for i in range(0, count, 8)]
+batches = {}
+for name, array in np.load(samples).items():
+    number, port = name.split(":", 1)
+    batches.setdefault(number, {})[port] = array
+rows = list(batches.values())
 start = time.perf_counter()
 if form == "onnx":
     onnx.save(nncf.quantize(onnx.load(source), nncf.Dataset(rows), subset_size=len(rows)), target)
@@ -93,6 +100,83 @@ def decode(probabilities: Array) -> list[Any]:
     return lines
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """What is done with a model: inputs to calibrate, inputs to time, and a net's answers."""
+
+    batches: list[dict[str, Array]]
+    timed: dict[str, Array]
+    answers: Callable[[irc.CompiledModel], list[Any]]
+
+
+def compare_samples(port: str, data: Array, read: Callable[[Array], list[Any]]) -> Comparison:
+    """Answers are what `read` makes of the output for samples that do not calibrate."""
+    batches = [{port: data[i : i + 8]} for i in range(0, CALIBRATION, 8)]
+    held = data[CALIBRATION:]
+    return Comparison(batches, {port: held[:8]}, lambda net: read(net(held)[0]))
+
+
+def speak(words: str, voice: int) -> Array:
+    """A sentence at 16 kHz, from -1 to 1."""
+    voices = ("en-us", "en-gb", "de", "es", "ru", "en-us+f3", "en-gb+f4", "de+f2")
+    line = ["espeak-ng", "-v", voices[voice % 8], "-s", str(130 + 10 * (voice % 7)), "--stdout"]
+    done = subprocess.run([*line, "--stdin"], input=words.encode(), capture_output=True, check=True)
+    with wave.open(io.BytesIO(done.stdout)) as file:
+        rate = file.getframerate()
+        samples = np.frombuffer(file.readframes(1 << 24), np.int16) / 32768
+    times = np.arange(int(len(samples) * SPEECH_RATE / rate)) * rate / SPEECH_RATE
+    return np.interp(times, np.arange(len(samples)), samples).astype(np.float32)
+
+
+def noisy_speech(count: int, seconds: int) -> Array:
+    """[count, samples]: sentences with pauses between them, in noise of 5 to 25 dB."""
+    rng = np.random.default_rng(0)
+    words = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").split()
+    words = [word for word in words if word.isalpha()]
+    made = np.zeros((count, seconds * SPEECH_RATE), np.float32)
+    for n, row in enumerate(made):
+        start = int(rng.integers(0, SPEECH_RATE))
+        while start < len(row):
+            part = speak(" ".join(rng.choice(words, 5)), n)[: len(row) - start]
+            row[start : start + len(part)] = part
+            start += len(part) + int(rng.integers(SPEECH_RATE // 3, 2 * SPEECH_RATE))
+        level = np.sqrt(np.mean(row**2)) * 10 ** (-rng.uniform(5, 25) / 20)
+        row += level * rng.standard_normal(len(row)).astype(np.float32)
+    return made
+
+
+def compare_speech(net: irc.CompiledModel) -> Comparison:
+    """silero-vad reads frames of 512 samples behind 64 samples of the frame before, and a state."""
+    audio = noisy_speech(16, 16)
+    rate = np.array(SPEECH_RATE, np.int64)
+
+    def run(net: irc.CompiledModel, rows: Array) -> tuple[Array, list[dict[str, Array]]]:
+        padded = np.pad(rows, ((0, 0), (64, 0)))
+        state = np.zeros((2, len(rows), 128), np.float32)
+        scores: list[Array] = []
+        feeds: list[dict[str, Array]] = []
+        for start in range(0, rows.shape[1] - 511, 512):
+            frame = np.ascontiguousarray(padded[:, start : start + 576])
+            feeds.append({"input": frame, "state": state, "sr": rate})
+            score, state = net(feeds[-1])
+            scores.append(score[:, 0])
+        return np.stack(scores), feeds
+
+    feeds = run(net, audio[:8])[1]
+    return Comparison(
+        feeds[::10], feeds[-1], lambda net: (run(net, audio[8:])[0] > 0.5).ravel().tolist()
+    )
+
+
+def make_comparison(name: str, source: Path) -> Comparison:
+    """The comparison of one of MODELS."""
+    if name == SPEECH:
+        return compare_speech(irc.compile_model(source, num_threads=1))
+    make_data, read = MODELS[name]
+    return compare_samples(irc.read_model(source).inputs[0].name, make_data(), read)
+
+
+SPEECH, SPEECH_RATE = "silero_vad_16k_op15.onnx", 16000
 MODELS: dict[str, tuple[Callable[[], Array], Callable[[Array], list[Any]]]] = {
     "ch_PP-OCRv4_rec_infer.onnx": (lambda: text_lines(320, 48), decode),
     "ch_PP-OCRv4_det_infer.onnx": (
@@ -137,11 +221,13 @@ def quantize_onnxruntime(source: Path, target: Path, batches: list[dict[str, Arr
 
 
 def quantize_nncf(
-    python: str, form: str, source: Path, target: Path, port: str, data: Array
+    python: str, form: str, source: Path, target: Path, batches: list[dict[str, Array]]
 ) -> str:
     """NNCF's post-training quantization in its own environment; the error's last line, or ""."""
     samples = target.with_name("samples.npz")
-    arrays: dict[str, Any] = {port: data}
+    arrays: dict[str, Any] = {
+        f"{n}:{port}": array for n, batch in enumerate(batches) for port, array in batch.items()
+    }
     np.savez(samples, **arrays)
     words = [python, "-c", NNCF, form, str(source), str(samples), str(target)]
     done = subprocess.run(words, capture_output=True, text=True)
@@ -150,20 +236,16 @@ def quantize_nncf(
 
 def compare_model(name: str, source: Path, nncf: str) -> None:
     """Print a row for each tool."""
-    make_data, read = MODELS[name]
-    data = make_data()
-    port = irc.read_model(source).inputs[0].name
-    batches = [{port: data[i : i + 8]} for i in range(0, CALIBRATION, 8)]
-    held = data[CALIBRATION:]
-    wanted = read(irc.compile_model(source)(held)[0])
+    case = make_comparison(name, source)
+    wanted = case.answers(irc.compile_model(source))
 
     def row(tool: str, model: Any, seconds: float) -> None:
         net = irc.compile_model(model, num_threads=1)
-        share = agreement(read(net(held)[0]), wanted)
+        share = agreement(case.answers(net), wanted)
         taken: list[float] = []
         for _ in range(5):
             start = time.perf_counter()
-            net(held[:8])
+            net(case.timed)
             taken.append(time.perf_counter() - start)
         spent = min(taken) * 1e3
         print(f"{name:28} {tool:14} {share:9.3f} {spent:8.1f} {seconds:8.1f}", flush=True)
@@ -171,18 +253,18 @@ def compare_model(name: str, source: Path, nncf: str) -> None:
     row("float", source, 0.0)
     for method in ("minmax", "percentile", "mse"):
         start = time.perf_counter()
-        made = irc.quantize(source, batches, calibrate=method)
+        made = irc.quantize(source, case.batches, calibrate=method)
         row(f"irc {method}", made.to_onnx(), time.perf_counter() - start)
     with tempfile.TemporaryDirectory() as folder:
         target, start = Path(folder) / "peer.onnx", time.perf_counter()
         try:
-            quantize_onnxruntime(source, target, batches)
+            quantize_onnxruntime(source, target, case.batches)
             row("onnxruntime", target, time.perf_counter() - start)
         except Exception as error:
             print(f"{name:28} onnxruntime    ends in {type(error).__name__}: {str(error)[:80]}")
         for form in ("onnx", "xml") if nncf else ():
             target, start = Path(folder) / f"nncf.{form}", time.perf_counter()
-            failed = quantize_nncf(nncf, form, source, target, port, data[:CALIBRATION])
+            failed = quantize_nncf(nncf, form, source, target, case.batches)
             if failed:
                 print(f"{name:28} NNCF {form:9} ends in {failed[:120]}", flush=True)
             else:
@@ -194,7 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--nncf", default="", help="an interpreter that has nncf")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), help="some of the models")
+    parser.add_argument("--models", nargs="+", default=[*MODELS, SPEECH], help="some of the models")
     args = parser.parse_args()
     logging.disable(logging.WARNING)
     print(f"{'model':28} {'tool':14} {'agreement':>9} {'ms of 8':>8} {'seconds':>8}")
@@ -203,6 +285,8 @@ def main() -> None:
         found = next((p for p in files if p.as_posix().endswith(f"/{name}")), None)
         if found is None:
             print(f"{name:28} not run: it is not in {args.folder}")
+        elif name == SPEECH and shutil.which("espeak-ng") is None:
+            print(f"{name:28} not run: espeak-ng is not installed")
         else:
             compare_model(name, found, args.nncf)
 

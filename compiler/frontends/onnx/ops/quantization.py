@@ -56,13 +56,14 @@ _RATIOS = {DType.f8e8m0: DType.f32, DType.i32: DType.f64}
 def _align_scale(n: ImportContext, value: Value, x: Value, axis: int, block: int) -> Value:
     """A scale or zero point that broadcasts to x: one value, one per element of an axis, or one
     per block of an axis."""
-    rank, own = n.rank(x), n.rank(value)
+    own = n.rank(value)
+    if not block and (own == 0 or n.shape(value) == (1,)):  # also where the rank of x is unknown
+        return value if own == 0 else n.add(Reshape(False), value, n.ints_value([]))
+    rank = n.rank(x)
     if block:
         normalized = n.axis(axis, rank)
         _check_blocks(n, value, x, normalized, block)
         return _repeat_blocks(n, value, x, normalized, block)
-    if own == 0 or n.shape(value) == (1,):
-        return value
     normalized = n.axis(axis, rank)
     shape, parts = n.shape(x), n.shape(value)
     if own != 1 or (shape and parts and eq(shape[normalized], parts[0]) is False):
@@ -109,9 +110,11 @@ def _are_plain(n: ImportContext, x: Value, given: Sequence[Value | None], axis: 
     shape = n.shape(x)
     for value in given:
         own = () if value is None else n.shape(value)
+        if own in ((), (1,)):
+            continue
         if shape is None or own is None or len(own) > min(1, len(shape)):
             return False
-        if own and own != (1,) and eq(own[0], shape[n.axis(axis, len(shape))]) is not True:
+        if eq(own[0], shape[n.axis(axis, len(shape))]) is not True:
             return False
     return True
 

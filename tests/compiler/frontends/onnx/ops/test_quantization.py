@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto as P
-from onnx import defs, helper
+from onnx import defs, helper, numpy_helper
 
 VERSIONS = [10, 13, 19, 21, 23, 24, 25]
 FORMS = ["tensor", "axis", "block"]
@@ -332,3 +332,22 @@ def test_dynamic_quantize_linear(x: Any) -> None:
     got = irc.compile_model(model)(given)
     for g, w in zip(got, session.run(None, {"x": given}), strict=True):
         same(g, np.asarray(w))
+
+
+@pytest.mark.parametrize("sizes", [(), (1,)])
+@pytest.mark.parametrize("shape", [(7,), (2, 3, 4)])
+def test_one_scale_for_an_input_of_unknown_rank(
+    sizes: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    constants = {"scale": np.full(sizes, 0.5, np.float32), "zero": np.full(sizes, 3, np.uint8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+    ]
+    ports = [helper.make_tensor_value_info(name, P.FLOAT, None) for name in ("x", "y")]
+    held = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) / 3
+    session = ort.InferenceSession(model.SerializeToString())
+    same(irc.compile_model(model)(x)[0], session.run(None, {"x": x})[0])
