@@ -36,8 +36,8 @@ def quantize_gptq(weight: Array, axis: int, group: int, kind: str, gram: Array) 
             number = at // group
             if at % group == 0:
                 rows = _apply_errors(inputs, errors, upper, first, at, last, at + group)
-                step, zero = choose_grid(rows.T[:, None], kind, cost[at : at + group])
-                steps[number], zeros[number] = step[:, 0, 0], zero[:, 0, 0]
+                found = choose_grid(rows, kind, cost[at : at + group, None])
+                steps[number], zeros[number] = found
             scale, shift = steps[number], zeros[number]
             codes[at] = encode(inputs[at], kind, scale, shift)
             error = (inputs[at] - decode(codes[at], kind, scale, shift)) / upper[at, at]

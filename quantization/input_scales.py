@@ -15,12 +15,15 @@ from ..ir.graph import Value
 from ..ir.op import Array
 from .layers import Layer
 from .observers import InputMoments
-from .weights import quantize_groups
+from .weights import CLIP_RATIOS, quantize_groups
 
 # Exponents of the activation's magnitude that AWQ tries.
 _EXPONENTS = np.linspace(0.0, 1.0, 11)
-# Outputs of a layer whose errors are computed for each exponent.
+# Shares of a group's range that are tried for each exponent.
+_RATIOS = CLIP_RATIOS[1::3]
+# Outputs of a layer, and rows of its input, whose errors are computed for each exponent.
 _SAMPLED_OUTPUTS = 128
+SAMPLED_ROWS = 1024
 # The largest ratio of a factor to the factors' geometric mean.
 _MAX_FACTOR = 1e4
 
@@ -68,26 +71,25 @@ def awq_factors(
     for value, readers in by_activation(layers).items():
         seen = moments[value]
         mean = seen.magnitude / max(1, seen.rows)
-        gram = (seen.gram / max(1, seen.rows)).astype(np.float32)
         tried = [normalize_factors(mean**exponent) for exponent in _EXPONENTS]
         costs = [
-            sum(_output_error(layer, factors, gram, kind, group) for layer in readers)
+            sum(_output_error(layer, factors, seen, kind, group) for layer in readers)
             for factors in tried
         ]
         found[value] = tried[int(np.argmin(costs))]
     return found
 
 
-def _output_error(layer: Layer, factors: Array, gram: Array, kind: str, group: int) -> float:
-    """The squared error of the layer's products, after rounding of its scaled weight, of outputs
-    that are spread evenly."""
+def _output_error(layer: Layer, factors: Array, seen: InputMoments, kind: str, group: int) -> float:
+    """The squared error of the layer's products with sampled inputs, after rounding of its scaled
+    weight, of outputs that are spread evenly."""
     assert layer.depth is not None
     rows = layer.weight if layer.depth == 1 else layer.weight.T
     rows = rows[:: -(-len(rows) // _SAMPLED_OUTPUTS)]
-    cost = gram.diagonal() / factors**2
-    rounded = quantize_groups(rows * factors, 1, group, kind, cost).dequantize()
-    error = rounded / factors - rows
-    return float(np.einsum("nk,nk->", error, error @ gram)) / len(rows) * layer.weight.size
+    cost = seen.squares / factors**2
+    rounded = quantize_groups(rows * factors, 1, group, kind, cost, _RATIOS).dequantize()
+    error = (rounded / factors - rows) @ seen.sample.T
+    return float(np.square(error).sum()) / len(rows) * layer.weight.size
 
 
 def normalize_factors(factors: Array) -> Array:

@@ -141,14 +141,25 @@ def _divergence(seen: RangeObserver, params: ActivationParams) -> float:
 
 @dataclass
 class InputMoments:
-    """Statistics of a layer's input by channel: sums of x x^T (if `products`), of |x|, and the
-    largest |x|."""
+    """Statistics of a layer's input by channel: sums of |x|, of x^2 and, if `products`, of x x^T;
+    the largest |x|; and, of all rows, `sample_size` that are drawn at random."""
 
     products: bool
+    sample_size: int = 0
     rows: int = 0
     gram: Array = field(default_factory=lambda: np.zeros((0, 0)))
     magnitude: Array = field(default_factory=lambda: np.zeros(0))
+    squares: Array = field(default_factory=lambda: np.zeros(0))
     largest: Array = field(default_factory=lambda: np.zeros(0))
+    sample: Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    # A random number for each sampled row, which has the least ones of all rows.
+    _keys: Array = field(default_factory=lambda: np.zeros(0))
+    _random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    @staticmethod
+    def bytes_of(width: int, products: bool, sample_size: int) -> int:
+        """What the statistics of so many channels take."""
+        return 8 * width**2 * products + 4 * width * sample_size + 24 * width
 
     def observe(self, values: Array, axis: int) -> None:
         """Take a tensor into account; `axis` holds its channels."""
@@ -157,14 +168,30 @@ class InputMoments:
             return
         if not self.rows:
             width = rows.shape[1]
-            self.magnitude, self.largest = np.zeros(width), np.zeros(width)
+            self.magnitude, self.squares, self.largest = (np.zeros(width) for _ in range(3))
             self.gram = np.zeros((width, width) if self.products else (0, 0))
+            self.sample = np.zeros((0, width), np.float32)
         size = np.abs(rows)
         self.rows += len(rows)
         self.magnitude += size.sum(axis=0, dtype=np.float64)
         self.largest = np.maximum(self.largest, size.max(axis=0))
         if self.products:
             self.gram += (rows.T @ rows).astype(np.float64)
+            self.squares = self.gram.diagonal()
+        else:
+            self.squares += np.square(size, out=size).sum(axis=0, dtype=np.float64)
+        if self.sample_size:
+            self._draw(rows)
+
+    def _draw(self, rows: Array) -> None:
+        keys = self._random.random(len(rows))
+        if len(self._keys) == self.sample_size:
+            fit = np.flatnonzero(keys < self._keys.max())
+            keys, rows = keys[fit], rows[fit]
+        keys = np.concatenate([self._keys, keys])
+        kept = np.argsort(keys)[: self.sample_size]
+        self._keys = keys[kept]
+        self.sample = np.concatenate([self.sample, rows])[kept]
 
 
 @dataclass

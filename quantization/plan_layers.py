@@ -14,7 +14,7 @@ from ..ir.ops import Gemm
 from .calibration import Observe, Step, calibrate
 from .gptq import quantize_gptq
 from .graph_form import reciprocal
-from .input_scales import awq_factors, normalize_factors, scale_weight, smooth_factors
+from .input_scales import SAMPLED_ROWS, awq_factors, normalize_factors, scale_weight, smooth_factors
 from .layers import Layer, find_bias, find_last_layers
 from .observers import ChannelMeans, InputMoments, RangeObserver, choose_params
 from .plan import ActivationParams, LayerPlan, QuantizationPlan
@@ -22,8 +22,8 @@ from .quantize_options import LAST_WEIGHTS, QuantizeOptions
 from .samples import Samples
 from .weights import quantize_channels, quantize_groups
 
-# Sums of x x^T that calibration holds at once; more layers take another run over the data.
-MAX_GRAM_BYTES = 1 << 30
+# Statistics of inputs that calibration holds at once; more layers take another run over the data.
+MAX_MOMENT_BYTES = 1 << 30
 
 
 def make_plan(
@@ -68,7 +68,7 @@ def _plan_weights(
 ) -> QuantizationPlan:
     made: dict[str, LayerPlan] = {}
     last = find_last_layers(graph, layers) if options.weights != "int8" else frozenset[str]()
-    for part in _split_layers(layers) if options.algorithm != "rtn" else [layers]:
+    for part in _split_layers(layers, options.algorithm):
         moments: dict[Value, InputMoments] = {}
         factors: dict[Value, Array] = {}
         if options.algorithm != "rtn":
@@ -88,22 +88,27 @@ def _plan_weights(
     return QuantizationPlan(made)
 
 
-def _split_layers(layers: Sequence[Layer]) -> Iterator[list[Layer]]:
-    """The layers in parts whose inputs' sums fit into MAX_GRAM_BYTES; those of one activation are
-    in one part."""
+def _split_layers(layers: Sequence[Layer], algorithm: str) -> Iterator[list[Layer]]:
+    """The layers in parts whose inputs' statistics fit into MAX_MOMENT_BYTES; those of one
+    activation are in one part."""
     readers: dict[Value, list[Layer]] = {}
     for layer in layers:
         readers.setdefault(layer.data, []).append(layer)
     part: list[Layer] = []
     part_bytes = 0
     for group in readers.values():
-        size = group[0].sum_length ** 2 * 8
-        if part and part_bytes + size > MAX_GRAM_BYTES:
+        size = InputMoments.bytes_of(group[0].sum_length, *_moments_of(algorithm))
+        if part and part_bytes + size > MAX_MOMENT_BYTES:
             yield part
             part, part_bytes = [], 0
         part += group
         part_bytes += size
     yield part
+
+
+def _moments_of(algorithm: str) -> tuple[bool, int]:
+    """Whether the algorithm reads sums of x x^T, and how many rows of an input."""
+    return "gptq" in algorithm, SAMPLED_ROWS if "awq" in algorithm else 0
 
 
 def _plan_weight(
@@ -115,13 +120,13 @@ def _plan_weight(
 ) -> LayerPlan:
     """How a layer's weight alone is quantized. seen: None where it is rounded."""
     assert layer.depth is not None
-    weight, gram = scale_weight(layer, factors), None
-    if seen is not None:
-        gram = seen.gram if factors is None else seen.gram / np.outer(factors, factors)
-    if gram is not None and options.algorithm in ("gptq", "awq-gptq"):
+    weight = scale_weight(layer, factors)
+    divisors = np.ones(1) if factors is None else factors
+    if seen is not None and "gptq" in options.algorithm:
+        gram = seen.gram / np.outer(divisors, divisors)
         codes = quantize_gptq(weight, layer.depth, options.group, kind, gram)
     else:
-        importance = None if gram is None else gram.diagonal()
+        importance = None if seen is None else seen.squares / divisors**2
         codes = quantize_groups(weight, layer.depth, options.group, kind, importance)
     return LayerPlan(layer.name, codes, None, factors)
 
@@ -181,12 +186,11 @@ def _correct_bias(layer: Layer, bias: Array, error: Array, means: Array) -> Arra
 def _observe_moments(
     graph: Graph, layers: list[Layer], samples: Samples, options: QuantizeOptions, step: Step
 ) -> dict[Value, InputMoments]:
-    products = options.algorithm != "rtn"
     found: dict[Value, InputMoments] = {}
     observers: dict[Value, list[Observe]] = {}
     for layer in layers:
         if layer.is_matrix_product and layer.data not in found:
-            found[layer.data] = InputMoments(products)
+            found[layer.data] = InputMoments(*_moments_of(options.algorithm))
             observers[layer.data] = [partial(found[layer.data].observe, axis=-1)]
     if observers:
         calibrate(graph, samples, observers, options.num_threads, step)

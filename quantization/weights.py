@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..ir.dtype import DType
@@ -15,7 +17,7 @@ _MAX_BIAS_CODE = 2**31 - 1
 # The smallest group that a weight whose depth the wanted group does not divide is split into.
 _MIN_GROUP = 16
 # Shares of a group's range that a search of its limits tries.
-_CLIP_RATIOS = np.linspace(0.975, 0.6, 16, dtype=np.float32)
+CLIP_RATIOS: Sequence[float] = tuple(np.linspace(0.975, 0.6, 16, dtype=np.float32).tolist())
 # Elements of a weight whose ranges are searched at once.
 _CHUNK_ELEMENTS = 1 << 15
 
@@ -49,55 +51,66 @@ def fit_group(depth: int, group: int) -> int:
 
 
 def quantize_groups(
-    weight: Array, axis: int, group: int, kind: str, importance: Array | None = None
+    weight: Array,
+    axis: int,
+    group: int,
+    kind: str,
+    importance: Array | None = None,
+    ratios: Sequence[float] = CLIP_RATIOS,
 ) -> QuantizedWeight:
     """A matrix whose codes share a scale by groups along `axis`. kind: int8 (i8 without zero
     points), int4 (u4 with zero points) or nf4. importance: weights of the squared errors along
-    `axis`; where given, each group's range is the share of its own with the least error."""
+    `axis`; where given, each group's range is its own or the share of it (`ratios`) with the least
+    error."""
     group = fit_group(weight.shape[axis], group)
     rows = weight if axis == 1 else weight.T
     blocks = np.ascontiguousarray(rows).reshape(rows.shape[0], -1, group)
     cost = None if importance is None else importance.reshape(-1, group).astype(np.float32)
     codes = np.zeros(blocks.shape, np.int8 if kind == "int8" else np.uint8)
-    step = np.zeros((*blocks.shape[:2], 1), np.float32)
+    step = np.zeros(blocks.shape[:2], np.float32)
     zero = np.zeros_like(step)
     # Some rows at a time: what a search computes of them stays in the processor's caches.
     count = max(1, _CHUNK_ELEMENTS // max(1, weight.shape[axis]))
     for first in range(0, len(blocks), count):
         part = slice(first, first + count)
-        step[part], zero[part] = choose_grid(blocks[part], kind, cost)
-        codes[part] = encode(blocks[part], kind, step[part], zero[part])
+        values = np.ascontiguousarray(blocks[part].transpose(2, 0, 1))
+        costs = None if cost is None else np.broadcast_to(cost.T[:, None], values.shape).copy()
+        step[part], zero[part] = choose_grid(values, kind, costs, ratios)
+        codes[part] = encode(blocks[part], kind, step[part][..., None], zero[part][..., None])
     return _assemble(codes, step, zero, kind, axis, group)
 
 
-def choose_grid(blocks: Array, kind: str, cost: Array | None = None) -> tuple[Array, Array]:
-    """Scales and zero points [rows, groups, 1] of blocks [rows, groups, group]. cost: weights of
-    the squared errors, broadcast to the blocks; where given, each group's range is the share of its
-    own with the least error."""
-    step, zero = _cut_grid(blocks, kind, 1.0)
+def choose_grid(
+    values: Array, kind: str, cost: Array | None = None, ratios: Sequence[float] = CLIP_RATIOS
+) -> tuple[Array, Array]:
+    """Scales and zero points [...] of groups along the first axis of values [group, ...]. cost:
+    weights of the squared errors, broadcast to the values; where given, each group's range is its
+    own or the share of it (`ratios`) with the least error."""
+    limits = values.min(axis=0), values.max(axis=0)
+    step, zero = _cut_grid(limits, kind, 1.0)
     if cost is None:
         return step, zero
-    least = _squared_error(blocks, kind, step, zero, cost)
-    for ratio in _CLIP_RATIOS:
-        tried = _cut_grid(blocks, kind, float(ratio))
-        error = _squared_error(blocks, kind, *tried, cost)
+    scratch = np.empty_like(values)
+    least = _squared_error(values, kind, step, zero, cost, scratch)
+    for ratio in ratios:
+        tried = _cut_grid(limits, kind, float(ratio))
+        error = _squared_error(values, kind, *tried, cost, scratch)
         better = error < least
         least = np.where(better, error, least)
         step, zero = (
-            np.where(better[..., None], new, old)
-            for new, old in zip(tried, (step, zero), strict=True)
+            np.where(better, new, old) for new, old in zip(tried, (step, zero), strict=True)
         )
     return step, zero
 
 
-def _cut_grid(blocks: Array, kind: str, ratio: float) -> tuple[Array, Array]:
-    """Scales and zero points of blocks whose ranges are cut to a share, [rows, groups, 1] each."""
+def _cut_grid(limits: tuple[Array, Array], kind: str, ratio: float) -> tuple[Array, Array]:
+    """Scales and zero points of groups whose ranges are cut to a share. limits: the least and the
+    largest value of each group."""
     if kind == "int4":
-        low = np.minimum(blocks.min(axis=-1, keepdims=True), 0) * ratio
-        high = np.maximum(blocks.max(axis=-1, keepdims=True), 0) * ratio
+        low, high = np.minimum(limits[0], 0) * ratio, np.maximum(limits[1], 0) * ratio
         step = _nonzero((high - low) / 15).astype(np.float32)
         return step, np.clip(np.rint(-low / step), 0, 15)
-    most = np.abs(blocks).max(axis=-1, keepdims=True) * ratio
+    most = np.maximum(-limits[0], limits[1]) * ratio
     step = _nonzero(most / (_MAX_I8 if kind == "int8" else 1.0)).astype(np.float32)
     return step, np.zeros_like(step)
 
@@ -105,11 +118,24 @@ def _cut_grid(blocks: Array, kind: str, ratio: float) -> tuple[Array, Array]:
 def encode(values: Array, kind: str, step: Array, zero: Array) -> Array:
     """The nearest codes."""
     if kind == "nf4":
-        middles = (NF4_TABLE[1:] + NF4_TABLE[:-1]) / 2
-        return np.searchsorted(middles, values / step).astype(np.uint8)
-    low, high = (0, 15) if kind == "int4" else (-_MAX_I8, _MAX_I8)
-    codes = np.clip(np.rint(values / step) + zero, low, high)
+        return _nearest_nf4(values / step).astype(np.uint8)
+    codes = _nearest_integers(values, kind, step, zero)
     return codes.astype(np.uint8 if kind == "int4" else np.int8)
+
+
+def _nearest_nf4(values: Array) -> Array:
+    return np.searchsorted((NF4_TABLE[1:] + NF4_TABLE[:-1]) / 2, values)
+
+
+def _nearest_integers(
+    values: Array, kind: str, step: Array, zero: Array, out: Array | None = None
+) -> Array:
+    """The nearest codes of int4 or int8, float32."""
+    low, high = (0, 15) if kind == "int4" else (-_MAX_I8, _MAX_I8)
+    codes = np.divide(values, step, out=out)
+    np.rint(codes, out=codes)
+    codes += zero
+    return np.clip(codes, low, high, out=codes)
 
 
 def decode(codes: Array, kind: str, step: Array, zero: Array) -> Array:
@@ -119,27 +145,35 @@ def decode(codes: Array, kind: str, step: Array, zero: Array) -> Array:
     return (codes.astype(np.float32) - zero) * step
 
 
-def _squared_error(blocks: Array, kind: str, step: Array, zero: Array, cost: Array) -> Array:
-    """The weighted squared error of each group's nearest codes, [rows, groups]."""
-    error = decode(encode(blocks, kind, step, zero), kind, step, zero)
-    error -= blocks
+def _squared_error(
+    values: Array, kind: str, step: Array, zero: Array, cost: Array, scratch: Array
+) -> Array:
+    """The weighted squared error of each group's nearest codes, [...]. scratch: like values."""
+    if kind == "nf4":
+        error = NF4_TABLE[_nearest_nf4(values / step)]
+    else:
+        error = _nearest_integers(values, kind, step, zero, scratch)
+        error -= zero
+    error *= step
+    error -= values
     error *= error
     error *= cost
-    return error.sum(axis=-1)
+    return error.sum(axis=0)
 
 
 def _assemble(
     codes: Array, step: Array, zero: Array, kind: str, axis: int, group: int
 ) -> QuantizedWeight:
-    """Codes [rows, groups, group] as a weight whose groups are along `axis`."""
+    """Codes [rows, groups, group], scales and zero points [rows, groups] as a weight whose groups
+    are along `axis`."""
     rows = codes.shape[0]
 
     def turn(array: Array) -> Array:
         return np.ascontiguousarray(array if axis == 1 else array.T)
 
     dtype = {"int8": DType.i8, "int4": DType.u4, "nf4": DType.nf4}[kind]
-    zeros = turn(zero.reshape(rows, -1).astype(np.uint8)) if kind == "int4" else None
-    scales = turn(step.reshape(rows, -1))
+    zeros = turn(zero.astype(np.uint8)) if kind == "int4" else None
+    scales = turn(step)
     return QuantizedWeight(turn(codes.reshape(rows, -1)), dtype, scales, zeros, axis, group)
 
 
@@ -147,8 +181,7 @@ def assemble_rows(
     codes: Array, steps: Array, zeros: Array, kind: str, axis: int, group: int
 ) -> QuantizedWeight:
     """Codes [rows, depth] with parameters [rows, groups] as a weight."""
-    shape = (codes.shape[0], -1, group)
-    return _assemble(codes.reshape(shape), steps[..., None], zeros[..., None], kind, axis, group)
+    return _assemble(codes.reshape(codes.shape[0], -1, group), steps, zeros, kind, axis, group)
 
 
 def _nonzero(scale: Array) -> Array:

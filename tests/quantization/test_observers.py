@@ -92,5 +92,20 @@ def test_moments_are_sums_over_batches() -> None:
     rows = x.reshape(-1, 4).astype(np.float64)
     np.testing.assert_allclose(whole.gram, rows.T @ rows, rtol=1e-5)
     np.testing.assert_allclose(parts.gram, whole.gram, rtol=1e-5)
+    np.testing.assert_allclose(parts.squares, (rows**2).sum(axis=0), rtol=1e-5)
     np.testing.assert_array_equal(parts.largest, np.abs(rows).max(axis=0))
     assert parts.rows == 30
+
+
+@pytest.mark.parametrize("products", [False, True])
+def test_sampled_rows_do_not_depend_on_batches(products: bool) -> None:
+    rows = np.arange(4000, dtype=np.float32).reshape(1000, 4)
+    whole, parts = (InputMoments(products, sample_size=64) for _ in range(2))
+    whole.observe(rows, axis=-1)
+    for part in np.array_split(rows, 7):
+        parts.observe(part, axis=-1)
+    np.testing.assert_array_equal(whole.sample, parts.sample)
+    numbers = np.sort(whole.sample[:, 0] / 4)
+    assert len(set(numbers)) == 64 and set(map(tuple, whole.sample)) <= set(map(tuple, rows))
+    assert 400 < numbers.mean() < 600, "drawn evenly"
+    np.testing.assert_allclose(parts.squares, np.square(rows, dtype=np.float64).sum(0), rtol=1e-5)

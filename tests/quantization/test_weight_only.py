@@ -211,7 +211,7 @@ def test_parts_of_layers_give_the_same_codes(
     model, data = nets.mlp(outliers=True)
     runs: list[str] = []
     whole = irc.quantize(model, data, weights="int4", group=32, algorithm=algorithm)
-    monkeypatch.setattr(plan_layers, "MAX_GRAM_BYTES", 1)
+    monkeypatch.setattr(plan_layers, "MAX_MOMENT_BYTES", 1)
     parts = irc.quantize(
         model,
         data,
