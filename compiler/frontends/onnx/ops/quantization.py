@@ -109,8 +109,8 @@ def _are_plain(n: ImportContext, x: Value, given: Sequence[Value | None], axis: 
     axis."""
     shape = n.shape(x)
     for value in given:
-        own = () if value is None else n.shape(value)
-        if own in ((), (1,)):
+        own = None if value is None else n.shape(value)
+        if value is None or own in ((), (1,)):
             continue
         if shape is None or own is None or len(own) > min(1, len(shape)):
             return False
