@@ -1,11 +1,11 @@
 """Tokens per second of language models against peers: `python -m benchmarks.llm MODEL`.
 
-MODEL is a `.gguf` file, a folder, or `qwen2-0.5b`: that shape with random 4-bit weights, which is
-written first. irc reads the model as `irc.LLM` does, with activations of f32 and of int8, and with
-products in bf16 where the processor has a unit for it. Peers run in processes of their own
-(`--peers PYTHON`: the interpreter of an environment that has them), each with as many threads:
-llama-cpp-python (with AMX and without) and OpenVINO GenAI (its defaults, and all in f32) read a
-`.gguf` file, OpenVINO GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own
+MODEL is a `.gguf` file, a folder, or `qwen2-0.5b` or `llama-3.2-1b`: that shape with random 4-bit
+weights, which is written first. irc reads the model as `irc.LLM` does, with activations of f32 and
+of int8, and with products in bf16 where the processor has a unit for it. Peers run in processes of
+their own (`--peers PYTHON`: the interpreter of an environment that has them), each with as many
+threads: llama-cpp-python (with AMX and without) and OpenVINO GenAI (its defaults, and all in f32)
+read a `.gguf` file, OpenVINO GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own
 (`--onnx FOLDER`). The engines take turns: a prompt of --prompt tokens is read, then --tokens tokens
 are generated greedily.
 

@@ -23,7 +23,7 @@ _EXPONENTS = np.linspace(0.0, 1.0, 11)
 _RATIOS = CLIP_RATIOS[1::3]
 # Outputs of a layer, and rows of its input, whose errors are computed for each exponent.
 _SAMPLED_OUTPUTS = 128
-SAMPLED_ROWS = 1024
+SAMPLED_ROWS = 2048
 # The largest ratio of a factor to the factors' geometric mean.
 _MAX_FACTOR = 1e4
 

@@ -132,6 +132,13 @@ def encode_raw(array: Array) -> bytes:
     return array.tobytes()
 
 
+def view_raw(array: Array) -> memoryview | bytes:
+    """The raw bytes of a tensor; without a copy where they are contiguous and no text."""
+    if array.dtype.kind in "OUST":
+        return encode_raw(array)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 @functools.cache
 def _decoder(scalar: Any, depth: int) -> msgspec.json.Decoder[Any]:
     type_ = scalar

@@ -11,8 +11,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder of qwen2's architecture."""
+    """Sizes of a decoder of an architecture: qwen2, whose products of attention have biases, or
+    llama."""
 
+    architecture: str
     width: int
     layers: int
     heads: int
@@ -21,7 +23,10 @@ class Shape:
     vocabulary: int
 
 
-SHAPES: Final = {"qwen2-0.5b": Shape(896, 24, 14, 2, 4864, 151936)}
+SHAPES: Final = {
+    "qwen2-0.5b": Shape("qwen2", 896, 24, 14, 2, 4864, 151936),
+    "llama-3.2-1b": Shape("llama", 2048, 16, 32, 8, 8192, 128256),
+}
 _GROUP: Final = 32
 _SPREAD: Final = 0.02
 _CONTEXT: Final = 4096
@@ -32,7 +37,7 @@ def write_random_model(path: Path, shape: Shape) -> Path:
     import gguf
 
     rng = np.random.default_rng(7)
-    w = gguf.GGUFWriter(path, "qwen2")
+    w = gguf.GGUFWriter(path, shape.architecture)
     w.add_name(path.stem)
     w.add_block_count(shape.layers)
     w.add_context_length(_CONTEXT)
@@ -64,7 +69,7 @@ def write_random_model(path: Path, shape: Shape) -> Path:
     for layer in range(shape.layers):
         for name, (rows, columns) in sizes.items():
             add_matrix(f"blk.{layer}.{name}", rows, columns)
-        for name in ("attn_q", "attn_k", "attn_v"):
+        for name in ("attn_q", "attn_k", "attn_v") if shape.architecture == "qwen2" else ():
             w.add_tensor(f"blk.{layer}.{name}.bias", np.zeros(sizes[name][0], np.float32))
         for name in ("attn_norm", "ffn_norm"):
             w.add_tensor(f"blk.{layer}.{name}.weight", np.ones(shape.width, np.float32))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from starlette.types import Receive
 
 from ..errors import OverloadError, RequestError, SlowClientError, TooLargeError, UnsupportedError
 from ..settings import ServerLimits
+from .coroutines import resume
 
 # zlib's window bits for each content encoding; 47 takes zlib's and gzip's headers.
 _WINDOW_BITS = {"gzip": 47, "deflate": 47}
@@ -61,15 +63,24 @@ class BodyReader:
         stated = self._headers.get("content-length", "")
         if stated.isascii() and stated.isdecimal() and int(stated[:20]) > self._limits.body_bytes:
             raise self._too_large(f"{stated[:20]} bytes")
+        work = self._receive(receive)
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                body = await self._receive(receive)
-        except TimeoutError:
-            expected = f"within {self._limits.body_seconds:g} s"
-            raise SlowClientError("the body did not arrive in time", expected=expected) from None
+            first = work.send(None)
+        except StopIteration as done:  # a body that has arrived needs no timer
+            body = done.value
+        else:
+            body = await self._await_body(work, first)
         if encoding in _WINDOW_BITS:
             return self._decompress(body, encoding)
         return body
+
+    async def _await_body(self, work: Coroutine[Any, Any, bytes], first: Any) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await resume(work, first)
+        except TimeoutError:
+            expected = f"within {self._limits.body_seconds:g} s"
+            raise SlowClientError("the body did not arrive in time", expected=expected) from None
 
     def release(self) -> None:
         """The body is no longer held."""

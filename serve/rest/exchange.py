@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from ..logs import choose_request_id
 from .body import ClientGoneError
+from .coroutines import Result, resume
 
 JSON: Final = "application/json"
-Result = TypeVar("Result")
 
 
 class Exchange:
@@ -88,7 +87,7 @@ class Exchange:
         watch = asyncio.create_task(self.until_gone())
         watch.add_done_callback(cancel)
         try:
-            return await _resume(work, first)
+            return await resume(work, first)
         except asyncio.CancelledError:
             if gone:
                 task.uncancel()
@@ -97,22 +96,6 @@ class Exchange:
         finally:
             watch.remove_done_callback(cancel)
             watch.cancel()
-
-
-@types.coroutine
-def _resume(work: Coroutine[Any, Any, Result], first: Any) -> Generator[Any, Any, Result]:
-    """Await a coroutine that has run until its first wait, whose future it gave."""
-    waited = first
-    while True:
-        try:
-            try:
-                value = yield waited
-            except BaseException as error:
-                waited = work.throw(error)
-            else:
-                waited = work.send(value)
-        except StopIteration as done:
-            return done.value
 
 
 Handler = Callable[[Exchange], Awaitable[None]]

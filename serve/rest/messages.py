@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from msgspec import Raw, Struct
 
-from ..datatypes import RAW_ONLY, decode_json, decode_raw, encode_raw
+from ..datatypes import RAW_ONLY, decode_json, decode_raw, view_raw
 from ..errors import RequestError, UnsupportedError
 from ..inference import Inference, InferenceResult, refuse_unsupported
 from ..settings import ServerLimits
@@ -148,7 +148,7 @@ def _binary_outputs(request: InferRequest) -> Mapping[str, bool]:
 
 def encode_result(result: InferenceResult, binary: Mapping[str, bool]) -> tuple[bytes, int | None]:
     """The body, and the length of its JSON if binary data follows it."""
-    outputs, blobs, finite = list[dict[str, Any]](), list[bytes](), True
+    outputs, blobs, finite = list[dict[str, Any]](), list[memoryview | bytes](), True
     for port, array in result.outputs:
         entry: dict[str, Any] = {
             "name": port.name,
@@ -156,7 +156,7 @@ def encode_result(result: InferenceResult, binary: Mapping[str, bool]) -> tuple[
             "shape": list(array.shape),
         }
         if binary.get(port.name, binary[""]):
-            blobs.append(encode_raw(array))
+            blobs.append(view_raw(array))
             entry["parameters"] = {"binary_data_size": len(blobs[-1])}
         else:
             if port.datatype in RAW_ONLY:

@@ -8,7 +8,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from irc_compiler.serve.datatypes import DATATYPES, NUMPY, decode_json, decode_raw, encode_raw
+from irc_compiler.serve.datatypes import (
+    DATATYPES,
+    NUMPY,
+    decode_json,
+    decode_raw,
+    encode_raw,
+    view_raw,
+)
 from irc_compiler.serve.errors import RequestError, TooLargeError
 
 LIMIT = 1 << 20
@@ -25,6 +32,15 @@ def test_raw_there_and_back(datatype: str) -> None:
     assert found.dtype == array.dtype and found.shape == (2, 2)
     np.testing.assert_array_equal(found, array)
     assert encode_raw(found) == data
+    for form in (found, found.T, found[:0], found[0, 0, ...]):
+        assert bytes(view_raw(form)) == encode_raw(form)
+
+
+def test_views_of_raw_bytes_are_no_copies() -> None:
+    array = np.zeros((2, 3), np.float32)
+    view = memoryview(view_raw(array))
+    array[1, 2] = 1
+    assert bytes(view) == array.tobytes()
 
 
 def test_raw_tensors_are_not_copied() -> None:

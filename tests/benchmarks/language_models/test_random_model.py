@@ -12,8 +12,9 @@ from benchmarks.language_models.random_model import Shape, write_random_model
 
 
 @pytest.mark.slow
-def test_the_file_is_read(tmp_path: Path) -> None:
-    shape = Shape(64, 2, 4, 2, 96, 320)
+@pytest.mark.parametrize("architecture", ["qwen2", "llama"])
+def test_the_file_is_read(architecture: str, tmp_path: Path) -> None:
+    shape = Shape(architecture, 64, 2, 4, 2, 96, 320)
     llm = irc.LLM(write_random_model(tmp_path / "tiny.gguf", shape), num_threads=1)
     assert llm.weight_forms == {"Q4_1 as u4 by 32": 15}
     logits = llm.decoder.start().read(np.array([[1, 2, 3]], np.int64))
