@@ -2,8 +2,9 @@
 
 Such a unit multiplies two rows by two columns, two cells deep, and adds to a register that holds
 the 2 x 2 block of sums. Panels are packed for it: a column has two cells side by side, so that two
-steps of K are one. Rows of A are read as other tiles read them. Sums enter and leave as rows of
-vectors, which epilogues and buffers read, so they are rearranged once per tile and block of K.
+steps of K are one, and so have packed rows of A; rows that are not packed take an insertion. Sums
+enter and leave as rows of vectors, which epilogues and buffers read, so they are rearranged once
+per tile and block of K.
 """
 
 from __future__ import annotations
@@ -111,8 +112,13 @@ def _load_right(g: GemmContext, f: Function, column: int, k: Value) -> list[Valu
 def _load_left(
     g: GemmContext, f: Function, shape: TileShape, i: int, k: Value, *, single: bool
 ) -> Value:
-    """Rows i and i + 1, two cells deep, from step k on; of a `single` step the second cells are
-    zeros, and so is row i + 1 where the tile ends."""
+    """Rows i and i + 1, two cells deep, from step k on. Of a `single` step the second cells are
+    zeros. Behind the tile's end row i + 1 is zeros, or, if packed, any numbers: nothing reads what
+    it gives."""
+    if g.schedule.pairs_rows and not shape.in_place:
+        cell = ELEMENT[g.cell.value]
+        strip = f.at(f.params["a"], i * g.schedule.a_row, cell)
+        return f.load(vec(I64, 2), f.at(strip, f.mul(k, 2), cell), g.align)
     access = g.a_access(in_place=shape.in_place)
     element = ELEMENT[access.dtype.value]
     across, a_step = (g.size(f, f.params["frame"], x) for x in (access.across, access.step))

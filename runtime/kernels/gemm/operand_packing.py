@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import BYTES, cell_depth, left_byte_type
+from ....plan.packing.panel_params import BYTES, cell_depth, has_block_unit, left_byte_type
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from .block_sizes import ProductShape, is_narrow
@@ -15,6 +15,8 @@ from .schedule import PackA
 
 # Types of A that units take as they lie, and how many neighbours they multiply at once.
 _NEIGHBOURS: Final = {DType.u8: 4, DType.i8: 4, DType.bf16: 2}
+# Panels of B from which on it pays to copy rows that could be read in place two by two.
+_MIN_PANELS_OF_PAIRS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,33 @@ def choose_packing(
     spec: GemmSpec, target: Target, rows: int, product: ProductShape
 ) -> OperandPacking:
     """The packing for tiles of so many rows."""
-    pack_a = _pack_a(spec, target, rows, product.nr)
-    in_place = product.guarded and not product.brief and pack_a == "rows"
+    pairs = _pays_to_pair_rows(spec, target, product.nr)
+    pack_a: PackA = "rows" if pairs else _pack_a(spec, target, rows, product.nr)
+    in_place = product.guarded and not product.brief and pack_a == "rows" and not pairs
     return OperandPacking(
         pack_a,
         in_place and _reads_in_place(spec, target, rows, product.nr),
         # Compressed weights are expanded into panels.
         spec.compressed is not None or (spec.packed is None and _packs_b(spec, target, rows)),
     )
+
+
+def multiplies_blocks(spec: GemmSpec, target: Target) -> bool:
+    """Whether a unit multiplies 2 x 2 blocks of cells, for which the panels of B are packed."""
+    kind = spec.cell_dtype()
+    packed = spec.packed is not None and spec.packed.kr == 2 * cell_depth(target, kind)
+    return packed and has_block_unit(target, kind)
+
+
+def _pays_to_pair_rows(spec: GemmSpec, target: Target, nr: int) -> bool:
+    """Whether rows of A are copied two by two for a unit of 2 x 2 blocks.
+
+    Two rows that are read in place take an insertion, which takes a product's time, for each vector
+    of B. Copying them takes two stores and a load: as much as a few panels' insertions.
+    """
+    many = not isinstance(spec.n, int) or spec.n >= _MIN_PANELS_OF_PAIRS * nr
+    contiguous = spec.a.strides[-1] == 1
+    return multiplies_blocks(spec, target) and spec.m != 1 and contiguous and many
 
 
 def needs_no_conversion(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:

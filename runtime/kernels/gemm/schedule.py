@@ -51,6 +51,7 @@ class TileSchedule:
     fetch_distance: int  # bytes between what is read and what is fetched ahead of the same panel
     rows_of_work: int  # a tile's work, where workers share tiles: rows of vector registers
     panel_work: int  # the work of reading a panel of B per step of K, in the same unit
+    pairs_rows: bool = False  # packed rows of A lie two by two, as units of 2 x 2 blocks take them
     brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
 
     @property
@@ -61,7 +62,8 @@ class TileSchedule:
     @property
     def strip(self) -> int:
         """Elements of one packed strip of A: the rows of one tile, kc deep."""
-        return self.a_row * (self.kc if self.pack_a == "columns" else self.mr)
+        rows = self.mr + self.mr % 2 if self.pairs_rows else self.mr
+        return self.a_row * (self.kc if self.pack_a == "columns" else rows)
 
     @property
     def fetch_level(self) -> int:

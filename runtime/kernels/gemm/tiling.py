@@ -31,7 +31,12 @@ from .amx_tiling import choose_amx_schedule
 from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work
 from .epilogue import is_short
 from .gemv import ROWS_PER_LOAD
-from .operand_packing import OperandPacking, choose_packing, needs_no_conversion
+from .operand_packing import (
+    OperandPacking,
+    choose_packing,
+    multiplies_blocks,
+    needs_no_conversion,
+)
 from .packing.quantize_rows import padded_depth, row_elements
 from .schedule import (
     DequantSchedule,
@@ -227,6 +232,7 @@ def _vector_fields(
         "pack_a": packing.pack_a,
         "in_place": packing.in_place,
         "a_row": a_row,
+        "pairs_rows": packing.pack_a == "rows" and multiplies_blocks(spec, target),
         "fetch_distance": target.heuristics.gemm_prefetch_distance_bytes,
         "rows_of_work": mr,
         "panel_work": panel_work(target, product),

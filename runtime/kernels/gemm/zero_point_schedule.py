@@ -148,6 +148,8 @@ def row_terms_function(g: GemmContext, *, in_place: bool) -> Function:
         if c.right != "none":
             if found is not None:
                 total_ = f.load(I32, f.at(found, i, I32))
+            elif t.pairs_rows and not in_place:
+                total_ = _sum_of_paired_row(g, f, i)
             else:
                 row = f.at(p["a"], f.mul(i, across), ELEMENT[access.dtype.value])
                 total_ = _sum_of_row(g, f, row, access)
@@ -159,6 +161,17 @@ def row_terms_function(g: GemmContext, *, in_place: bool) -> Function:
                 old.set(f.load(I32, address))
             f.store(f.add(total_, old.get()), address)
     return f
+
+
+def _sum_of_paired_row(g: GemmContext, f: Function, i: Value) -> Value:
+    """The sum of the cells of row i, which has two cells of every vector."""
+    second = f.and_(i, 1)
+    pair = f.at(f.params["a"], f.mul(f.sub(i, second), g.schedule.a_row), I32)
+    total = f.var(g.vector, 0)
+    with f.range(0, f.ceil_div(f.params["steps"], 2), unroll=1) as k:
+        _add(g, f, total, left=f.load(g.vector, f.at(pair, f.mul(k, g.lanes), I32), g.align))
+    sums = [f.reduce("add", f.shuffle(total.get(), None, (n, n + 1))) for n in (0, 2)]
+    return f.select(f.icmp("ne", second, 0), sums[1], sums[0])
 
 
 def _sum_of_row(g: GemmContext, f: Function, row: Value, access: Access) -> Value:

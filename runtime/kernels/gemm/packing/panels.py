@@ -2,7 +2,8 @@
 
 B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Those of
 constants are weight_packing.py's; other right operands are packed by generated code, a block at a
-time. A: strips of one tile's rows, either rows one after the other or columns one after the other.
+time. A: strips of one tile's rows, either rows one after the other (or two by two, two cells of
+each in turn) or columns one after the other.
 Where a unit multiplies cells, an element is a cell: `kr` neighbours along K.
 """
 
@@ -59,11 +60,11 @@ def pack_a_function(g: GemmContext) -> Function:
         fetched = 0
     with f.range(0, p["rows"], outer=True) as i:
         source = f.at(p["source"], across.at(f, f.add(m, i)), element)
-        to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
+        to = packed_row(g, f, p["to"], i, side.cell)
 
         def copy(k: Value, left: Value | None) -> None:
             cells = _cells_of_row(g, f, source, along, f.add(k0, k), left)
-            f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
+            _store_cells(g, f, to, f.udiv(k, t.kr), cells)
             if fetched:
                 ahead = f.add(f.mul(f.add(i, fetched), across.step), k)
                 pointer = f.at(p["source"], ahead, element)
@@ -77,8 +78,7 @@ def pack_a_function(g: GemmContext) -> Function:
                 with f.range(0, along.size, width, unroll=4) as k:
                     pointer = f.at(run, f.mul(k, along.step), element)
                     cells = fetch_along(g, f, side, pointer, along.step, None)
-                    cell = f.udiv(f.add(start, k), t.kr)
-                    f.store(cells, f.at(to, cell, side.cell), g.align)
+                    _store_cells(g, f, to, f.udiv(f.add(start, k), t.kr), cells)
         else:
             # Lanes that are gathered one by one need no second form.
             single = along.step.known != 1 and not gathers(f, element)
@@ -89,10 +89,30 @@ def pack_a_function(g: GemmContext) -> Function:
                 copy(k, f.smin(f.sub(p["k"], k), width))
     if t.guarded:
         with f.range(p["rows"], t.mr, outer=True) as i:
-            to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
+            to = packed_row(g, f, p["to"], i, side.cell)
             with f.range(0, f.ceil_div(p["k"], t.kr), t.lanes, unroll=1) as k:
-                f.store(f.as_value(0, g.vector), f.at(to, k, side.cell), g.align)
+                _store_cells(g, f, to, k, f.as_value(0, g.vector))
     return f
+
+
+def packed_row(g: GemmContext, f: Function, strip: Value, row: Value, cell: str) -> Value:
+    """Where a row of a strip of rows begins; of rows two by two, each has two cells in turn."""
+    t = g.schedule
+    if not t.pairs_rows:
+        return f.at(strip, f.mul(row, t.a_row), cell)
+    second = f.and_(row, 1)
+    return f.at(strip, f.add(f.mul(f.sub(row, second), t.a_row), f.mul(second, 2)), cell)
+
+
+def _store_cells(g: GemmContext, f: Function, row: Value, k: Value, cells: Value) -> None:
+    """Store a vector of cells of a packed row, from cell k on."""
+    cell = cells.element
+    if not g.schedule.pairs_rows:
+        f.store(cells, f.at(row, k, cell), g.align)
+        return
+    for first in range(0, cells.lanes, 2):
+        at = f.at(row, f.mul(f.add(k, first), 2), cell)
+        f.store(f.shuffle(cells, None, (first, first + 1)), at, 2 * g.bytes)
 
 
 def _pack_columns(g: GemmContext, f: Function, step: Value) -> None:

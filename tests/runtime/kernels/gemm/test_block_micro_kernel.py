@@ -78,10 +78,23 @@ def test_packed_cells_are_twice_as_deep_where_blocks_are_multiplied() -> None:
 @pytest.mark.parametrize("dtype", [U8, I8], ids=str)
 @pytest.mark.parametrize("m", [1, 2, 5, 6, 13])
 def test_byte_blocks_are_exact(m: int, dtype: DType) -> None:
-    """Odd rows, odd numbers of cells, cells that K ends in, edges of columns."""
+    """Odd rows, odd numbers of cells, cells that K ends in, edges of columns. For 150 columns rows
+    are copied two by two."""
     for k in (1, 4, 8, 12, 35, 77):
-        for n in (2, 16, 37):
+        for n in (2, 16, 37, 150):
             check(Case(m, k, n, dtype=dtype, b_dtype=I8, a_zero_point="one"), "neon")
+
+
+@pytest.mark.aarch64
+@needs_i8mm
+@pytest.mark.parametrize("dynamic", ["", "m"])
+@pytest.mark.parametrize("m", [3, 6, 13])
+def test_sums_of_paired_rows_are_exact(m: int, dynamic: str) -> None:
+    """Zero points of B need the sums of A's rows."""
+    for k in (4, 12, 35, 77):
+        case = Case(m, k, 150, dtype=U8, b_dtype=I8, dynamic=dynamic)
+        for zeros in ({"b_zero_point": "one"}, {"a_zero_point": "each", "b_zero_point": "each"}):
+            check(dataclasses.replace(case, **zeros), "neon")
 
 
 @pytest.mark.aarch64
@@ -91,6 +104,22 @@ def test_bf16_blocks_are_exact(m: int) -> None:
     for k in (1, 2, 3, 4, 6, 35):
         for n in (2, 16, 37):
             check(Case(m, k, n, compute_dtype=BF16, dynamic="m" if m == 5 else ""), "neon")
+
+
+def test_rows_are_copied_two_by_two_where_many_columns_read_them() -> None:
+    """Each row that is read in place takes an insertion per vector of B. f32 is always copied."""
+    target = processor_target("neoverse-v1")
+    for case, paired in (
+        (BYTES, False),
+        (dataclasses.replace(BYTES, n=128), True),
+        (dataclasses.replace(BYTES, m=1, n=128), False),
+        (dataclasses.replace(BYTES, b="rows", n=128), False),
+        (ROUNDED, True),
+    ):
+        schedule = choose_schedule(make(case, "neoverse-v1")[0], target)
+        assert schedule.pairs_rows == paired, case
+        rows = schedule.mr + schedule.mr % 2 if paired else schedule.mr
+        assert schedule.strip == schedule.a_row * rows or schedule.pack_a == "columns"
 
 
 @pytest.mark.aarch64

@@ -27,13 +27,13 @@ LOOPS = {
         0.85,
     ),
     "u8 by i8, I8MM, constant B": (
-        Case(48, 256, 64, dtype=U8, b_dtype=I8),
+        Case(48, 256, 256, dtype=U8, b_dtype=I8),
         "neoverse-v1",
         "usmmla",
-        0.8,
+        0.95,
     ),
     "f16": (Case(48, 256, 64, compute_dtype=F16), "neoverse-n1", "fmla", 0.9),
-    "bf16, constant B": (Case(48, 256, 64, compute_dtype=BF16), "neoverse-v1", "bfmmla", 0.8),
+    "bf16, constant B": (Case(48, 256, 64, compute_dtype=BF16), "neoverse-v1", "bfmmla", 0.95),
 }
 
 
