@@ -79,7 +79,7 @@ class TileLoops:
         f, (t0, t1) = loops.f, self.ts
         if self.terms:
             self.terms.of_columns(self.b, self.js[0], j, shape.panels)
-        self.micro.begin_panels(loops, lambda: self.b_panel_address(j), self.depth, shape.panels)
+        self.micro.begin_panels(loops, lambda: self.b_panel_address(j), j, self.depth, shape.panels)
         if t.guarded and shape.panels > 1:
             with f.range(t0, t1, outer=True) as tile:
                 self.tile(shape, (1,), j, tile, integer(1))
@@ -134,7 +134,7 @@ class TileLoops:
             in_place = f.icmp("slt", tile, loops.tiles_in_place)
             a = f.select(in_place, unpacked, a)
             row = f.select(in_place, a_row, row)
-        more = self.micro.more_arguments(row, terms)
+        more = self.micro.more_arguments(row, rows, terms)
 
         def call(height: int) -> None:
             f.call_function(
