@@ -29,6 +29,7 @@ from .tiling import GroupTiles
 
 # Rows of a tile whose sums are scaled in the body of a loop.
 _UNROLLED_ROWS: Final = 8
+_LINE_BYTES: Final = 64
 
 
 class Int8AmxMicroKernel:
@@ -111,6 +112,7 @@ def _tile_function(g: GemmContext, t: Int8AmxSchedule, shape: TileShape) -> Func
             branch.else_()
             for store in tile.stores():
                 store()
+        tile.fetch(index)
         tile.scale(index)
     return f
 
@@ -172,6 +174,14 @@ class _GroupSteps:
 
                 found.append(store)
         return found
+
+    def fetch(self, index: Value) -> None:
+        """Fetch the weights of the next panel that are this tile's share."""
+        f, p = self.f, self.f.params
+        share = f.mul(p["pace"], self.group.depth)
+        first = f.offset(p["soon"], f.mul(index, share))
+        with f.range(0, share, _LINE_BYTES, unroll=1) as at:
+            f.prefetch(f.offset(first, at), locality=2)
 
     def scale(self, index: Value) -> None:
         """Add the stored sums of group `index` to those of f32."""

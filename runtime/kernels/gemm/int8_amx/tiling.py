@@ -72,7 +72,7 @@ def choose_int8_amx_schedule(spec: GemmSpec, target: Target) -> Int8AmxSchedule:
         in_place=False,
         a_row=a_row,
         pack_b=False,
-        fetch=0,
+        fetch=1,
         streams=False,
         unroll=1,
         fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ....llvmir.values import ELEMENT, Value, bits_of, integer
 from ..context import TileShape
 from ..micro_kernel import MicroKernel
+from ..schedule import Int8AmxSchedule
 from ..zero_point_terms import Terms
 from .loop_state import LoopState
 from .work_partition import Bounds
@@ -181,4 +182,6 @@ class TileLoops:
         pace = f.udiv(row, f.smax(tiles, 1))
         group = f.mul(self.loops.steps, f.mul(row, panels))
         following = f.add(group, f.mul(f.mul(down, self.depth), pace))
+        if isinstance(t, Int8AmxSchedule):  # its own panel is expanded already
+            return f.offset(b, following), pace
         return f.select(single, own, f.offset(b, following)), pace
