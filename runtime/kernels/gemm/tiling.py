@@ -187,7 +187,7 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
     product = ProductShape.of(spec, target)
     assert isinstance(spec.k, int)
     heights = _heights(spec.m, _INT8_TILE_ROWS)
-    scales_at, a_row = row_layout(spec, target, tiles=False)
+    scales_at, a_row = row_layout(spec, tiles=False)
     # What tiles read of a row are its codes.
     tile = (heights[0], product.nr, -(-padded_depth(spec) // product.bytes))
     blocks = block_sizes(spec, target, tile, blocked=False, pack_b=False)
@@ -201,7 +201,7 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
         fetch=0,
         streams=False,
         scales_at=scales_at,
-        reads_source=reads_source(spec, target),
+        reads_source=reads_source(spec),
     )
 
 

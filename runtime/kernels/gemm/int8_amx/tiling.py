@@ -50,7 +50,7 @@ def choose_int8_amx_schedule(spec: GemmSpec, target: Target) -> Int8AmxSchedule:
     Tiles may be taller than the rows that are left, which are packed as zeros."""
     product = ProductShape.of(spec, target)
     heights = (2 * AMX_ROWS, AMX_ROWS)
-    scales_at, a_row = row_layout(spec, target, tiles=True)
+    scales_at, a_row = row_layout(spec, tiles=True)
     # What tiles read of a row are its codes.
     tile = (heights[0], product.nr, -(-padded_depth(spec) // product.bytes))
     mc, nc = block_sizes(spec, target, tile, blocked=False, pack_b=False)
@@ -80,6 +80,6 @@ def choose_int8_amx_schedule(spec: GemmSpec, target: Target) -> Int8AmxSchedule:
         panel_work=panel_work(target, product),
         # With the sign of the weights: 4-bit ones are 0 to 15.
         scales_at=scales_at,
-        reads_source=reads_source(spec, target),
+        reads_source=reads_source(spec),
         instruction=f"llvm.x86.tdpb{'ss' if spec.b.dtype is DType.i8 else 'su'}d",
     )

@@ -16,7 +16,6 @@ from typing import Final
 
 from .....ir.dtype import DType
 from .....plan.specs.gemm import GemmSpec
-from .....plan.target import Target
 from ....llvmir.builder import Function
 from ....llvmir.values import F32, I8, I32, I64, Value, integer, vec
 from ..context import GemmContext
@@ -59,18 +58,18 @@ def code_bytes(spec: GemmSpec, *, tiles: bool) -> int:
     return groups * spec.compressed.dot_group
 
 
-def reads_source(spec: GemmSpec, target: Target) -> bool:
+def reads_source(spec: GemmSpec) -> bool:
     """Whether rows are quantized as they are in memory: whole vectors of adjacent f32."""
     plain = spec.a.dtype is DType.f32 and spec.a_cast is None and spec.a.strides[-1] == 1
     blocks = spec.a_m_split is not None or spec.a_k_split is not None
     return plain and not blocks and spec.k == padded_depth(spec)
 
 
-def row_layout(spec: GemmSpec, target: Target, *, tiles: bool) -> tuple[int, int]:
+def row_layout(spec: GemmSpec, *, tiles: bool) -> tuple[int, int]:
     """f32 elements of a quantized row in front of its scales, and up to the next row: an odd number
     of lines, as rows a power of two apart would share cache sets."""
     front = padded_depth(spec)
-    if reads_source(spec, target):
+    if reads_source(spec):
         front = -(-code_bytes(spec, tiles=tiles) // 4)
     return front, (-(-(front + 3 * dot_groups(spec)) // _LINE) | 1) * _LINE
 
