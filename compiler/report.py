@@ -10,10 +10,12 @@ from ..ir.dtype import DType
 from ..ir.escape import join_lines
 from ..ir.limits.format_bytes import format_size
 from ..ir.ops.quantization.integer_products import BYTES
+from ..plan.packing.panel_params import cell_depth, has_tiles
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
 from ..plan.specs.attention import AttentionSpec
 from ..plan.specs.base import Spec
-from ..plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
+from ..plan.specs.gemm import MAX_FEW_ROWS, MAX_VECTOR_INT8_ROWS, GemmSpec
+from ..plan.target import Target
 from .rewrite.trace import Trace
 
 
@@ -111,6 +113,17 @@ def describe_activations(plan: Plan) -> str:
         rows = f"more than {MAX_FEW_ROWS} rows"
         return f"{plan.precision} factors in {rounded} of {len(found)} products, of {rows}"
     return "f32"
+
+
+def describe_int8_tiles(plan: Plan, target: Target) -> str:
+    """Which products by int8 activations run on tiles of AMX; nothing where none does."""
+    specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
+    found = [s for s in specs if s.compressed is not None and s.compressed.dot_group]
+    most = MAX_VECTOR_INT8_ROWS
+    count = sum(not isinstance(s.m, int) or s.m > most for s in found)
+    if not count or not has_tiles(target, DType.i8, cell_depth(target, DType.i8)):
+        return ""
+    return f"AMX: int8 activations of more than {most} rows in {count} of {len(found)} products"
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:

@@ -45,6 +45,9 @@ from .checks import (
 # Rows of a product by compressed weights that take as long with rounded factors as without, for the
 # weights are then expanded by each tile (docs/dev/tuning/compressed-weights-few-rows.md).
 MAX_FEW_ROWS: Final = 8
+# Rows that are quantized to int8 and multiplied by compressed weights as fast by vector registers
+# as by tiles of AMX, which have 16 rows (docs/dev/tuning/int8-activations-amx.md).
+MAX_VECTOR_INT8_ROWS: Final = 16
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class AmxMicroKernel:
         self._deferred.flush(loops.f, loops.frame)
 
     def begin_panels(
-        self, loops: LoopState, b: Callable[[], Value], depth: Value, panels: int
+        self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
     ) -> None:
         """Copy the cells behind whole steps."""
         f, g, t = loops.f, self.g, self.schedule
@@ -107,7 +107,7 @@ class AmxMicroKernel:
             self._made[shape] = made
         return self._made[shape]
 
-    def more_arguments(self, row: Value, terms: Sequence[Value]) -> Sequence[Value]:
+    def more_arguments(self, row: Value, rows: Value, terms: Sequence[Value]) -> Sequence[Value]:
         return row, self._tail, self._deferred.address
 
     def finish(

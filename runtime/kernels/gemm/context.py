@@ -20,7 +20,13 @@ from ..emit.dot_units import BLOCK_UNITS, BlockUnit, find_unit
 from ..emit.register_tile import KernelContext
 from . import bf16_rounding as rounding
 from .packing.dequant import Dequantizer
-from .schedule import DequantSchedule, F16Schedule, GemmSchedule, Int8Schedule
+from .schedule import (
+    DequantSchedule,
+    F16Schedule,
+    GemmSchedule,
+    Int8AmxSchedule,
+    Int8Schedule,
+)
 from .zero_point_corrections import Corrections, find_corrections
 
 
@@ -156,7 +162,7 @@ class GemmContext(KernelContext):
         t, spec = self.schedule, self.spec
         if spec.packed and not t.pack_b:
             assert isinstance(spec.k, int)
-            if isinstance(t, DequantSchedule | Int8Schedule):
+            if isinstance(t, DequantSchedule | Int8Schedule | Int8AmxSchedule):
                 e = Dequantizer(spec, self.lanes, fused=self.target.fma)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.b_cell if self.unit else spec.b.dtype

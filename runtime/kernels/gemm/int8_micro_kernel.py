@@ -14,7 +14,8 @@ from ...llvmir.values import F32, I16, I32, Value, integer, vec
 from ..emit.byte_dots import MAX_NARROW_DOTS, ByteDots
 from .context import GemmContext, TileShape
 from .packing.dequant import Dequantizer, GroupFactors
-from .packing.quantize_rows import dot_groups, padded_depth
+from .packing.quantize_rows import dot_groups
+from .schedule import Int8Schedule
 
 _LINE_BYTES = 64
 # Cells whose code is written out; more are a loop.
@@ -134,18 +135,23 @@ class Int8Tile:
             self.add_cells(f.add(first, c), _MAX_UNROLLED_CELLS, dots)
         self.add_cells(f.add(first, full), cells - full, dots)
         factors = self.read_factors(index)
-        groups, k = dot_groups(g.spec), padded_depth(g.spec)
+        groups = dot_groups(g.spec)
+        assert isinstance(g.schedule, Int8Schedule)
         for i, row in enumerate(sums):
-            line = f.at(f.params["a"], f.add(index, i * g.schedule.a_row + k), F32)
-            scale = f.splat(f.load(F32, line), g.lanes)
-            total = f.splat(f.load(F32, f.at(line, integer(groups), F32)), g.lanes)
+            at = f.add(index, i * g.schedule.a_row + g.schedule.scales_at)
+            line = f.at(f.params["a"], at, F32)
+            # The scale, the sum of codes, and their product.
+            scale, total, product = (
+                f.splat(f.load(F32, f.at(line, integer(n * groups), F32)), g.lanes)
+                for n in range(3)
+            )
             for c, s, dot in zip(factors, row, dots[i], strict=True):
                 value = f.cast(dot.get(), F32)
                 if c.zero is not None:
                     value = f.fsub(value, f.fmul(c.zero, total))
                 s.set(f.fma(f.fmul(scale, c.scale), value, s.get()))
                 if c.offset is not None:
-                    s.set(f.fma(c.offset, f.fmul(scale, total), s.get()))
+                    s.set(f.fma(c.offset, product, s.get()))
 
     def read_factors(self, index: Value) -> list[GroupFactors]:
         """Scales, and zeros or offsets, of each vector's columns in a group of the activations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
+from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
@@ -27,7 +27,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     elif schedule.few is not None:
         exact = without_rounding(spec)
         few = GemmLoops(GemmContext.of(exact, target, module, schedule.few), entry)
-        with f.if_(f.icmp("sle", loops.m, MAX_FEW_ROWS)) as branch:
+        with f.if_(f.icmp("sle", loops.m, schedule.few_rows)) as branch:
             few.tiles()
             branch.else_()
             loops.tiles()

@@ -71,9 +71,10 @@ class MicroKernel(Protocol):
         ...
 
     def begin_panels(
-        self, loops: LoopState, b: Callable[[], Value], depth: Value, panels: int
+        self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
     ) -> None:
-        """Before the tiles of panels that begin, for `depth` steps of K, at b()."""
+        """Before the tiles of panels, from panel `first` on, that begin, for `depth` steps of K, at
+        b()."""
         ...
 
     def tile(self, shape: TileShape) -> Function:
@@ -86,8 +87,9 @@ class MicroKernel(Protocol):
         """
         ...
 
-    def more_arguments(self, row: Value, terms: Sequence[Value]) -> Sequence[Value]:
-        """row: bytes between rows of A; terms: of zero points (zero_point_schedule.py)."""
+    def more_arguments(self, row: Value, rows: Value, terms: Sequence[Value]) -> Sequence[Value]:
+        """row: bytes between rows of A; rows: how many the tile has; terms: of zero points
+        (zero_point_schedule.py)."""
         ...
 
     def finish(
@@ -130,7 +132,7 @@ class VectorMicroKernel:
         pass
 
     def begin_panels(
-        self, loops: LoopState, b: Callable[[], Value], depth: Value, panels: int
+        self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
     ) -> None:
         pass
 
@@ -139,7 +141,7 @@ class VectorMicroKernel:
             self._made[shape] = self._tile_function(shape)
         return self._made[shape]
 
-    def more_arguments(self, row: Value, terms: Sequence[Value]) -> Sequence[Value]:
+    def more_arguments(self, row: Value, rows: Value, terms: Sequence[Value]) -> Sequence[Value]:
         return () if self._finish else terms
 
     def finish(

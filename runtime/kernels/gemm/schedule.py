@@ -97,6 +97,18 @@ class DequantSchedule(TileSchedule):
 class Int8Schedule(TileSchedule):
     """Tiles of vector registers that multiply rows quantized to int8 by compressed weights."""
 
+    scales_at: int = 0  # elements of a packed row of A in front of its scales
+    reads_source: bool = False  # rows of A are quantized as they are in memory, not packed first
+
+
+@dataclass(frozen=True)
+class Int8AmxSchedule(TileSchedule):
+    """Tiles of AMX that multiply rows quantized to int8 by compressed weights (int8_amx/)."""
+
+    scales_at: int = 0  # as in Int8Schedule
+    reads_source: bool = False
+    instruction: str = ""  # what multiplies tiles
+
 
 @dataclass(frozen=True)
 class AmxSchedule(TileSchedule):
@@ -111,14 +123,14 @@ class AmxSchedule(TileSchedule):
 
 
 GemmSchedule: TypeAlias = (
-    VectorSchedule | F16Schedule | DequantSchedule | Int8Schedule | AmxSchedule
+    VectorSchedule | F16Schedule | DequantSchedule | Int8Schedule | Int8AmxSchedule | AmxSchedule
 )
 
 
 @dataclass(frozen=True)
 class KernelSchedule:
     """The loops that one kernel has. tiles: for N > 1; few: besides those, for a dynamic M up to
-    MAX_FEW_ROWS; dot_rows: rows that share the loads of a vector B, for N = 1.
+    `few_rows`; dot_rows: rows that share the loads of a vector B, for N = 1.
 
     n_one: whether N is always 1, never 1, or read at run time (None).
     """
@@ -127,6 +139,7 @@ class KernelSchedule:
     few: GemmSchedule | None
     dot_rows: int
     n_one: bool | None
+    few_rows: int = MAX_FEW_ROWS
 
     def __str__(self) -> str:
         """One loop a line."""
@@ -135,5 +148,5 @@ class KernelSchedule:
             return dot
         lines = [str(self.tiles)]
         if self.few is not None:
-            lines.append(f"M <= {MAX_FEW_ROWS}: {self.few}")
+            lines.append(f"M <= {self.few_rows}: {self.few}")
         return "\n".join(lines if self.n_one is False else [*lines, f"N = 1: {dot}"])

@@ -21,7 +21,7 @@ from typing import Any, Final
 from ....ir.dtype import DType
 from ....plan.packing.panel_params import F16_SUM_STEPS, adds_in_f16
 from ....plan.specs.base import Size
-from ....plan.specs.gemm import GemmSpec
+from ....plan.specs.gemm import MAX_FEW_ROWS, MAX_VECTOR_INT8_ROWS, GemmSpec
 from ....plan.target import Target
 from ...llvmir.half_conversions import has_f16_conversion
 from ..emit.amx_registers import AMX_ROWS
@@ -31,13 +31,14 @@ from .amx_tiling import choose_amx_schedule
 from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work
 from .epilogue import is_short
 from .gemv import ROWS_PER_LOAD
+from .int8_amx.tiling import choose_int8_amx_schedule, uses_tiles
 from .operand_packing import (
     OperandPacking,
     choose_packing,
     multiplies_blocks,
     needs_no_conversion,
 )
-from .packing.quantize_rows import padded_depth, row_elements
+from .packing.quantize_rows import padded_depth, reads_source, row_layout
 from .schedule import (
     DequantSchedule,
     F16Schedule,
@@ -65,9 +66,18 @@ def schedule_gemm(spec: GemmSpec, target: Target) -> KernelSchedule:
     """All that the generator of a product's kernel decides, as a value."""
     rows = min(ROWS_PER_LOAD, spec.m) if isinstance(spec.m, int) and spec.m else ROWS_PER_LOAD
     n_one, exact = spec.n == 1 if isinstance(spec.n, int) else None, without_rounding(spec)
-    two_sets = not n_one and tiles_may_expand(exact, target) and not isinstance(spec.m, int)
-    few = choose_dequant_schedule(exact, target, few=True) if two_sets else None
-    return KernelSchedule(choose_schedule(spec, target), few, rows, n_one)
+    few = None if n_one or isinstance(spec.m, int) else _choose_few(exact, target)
+    few_rows = MAX_VECTOR_INT8_ROWS if isinstance(few, Int8Schedule) else MAX_FEW_ROWS
+    return KernelSchedule(choose_schedule(spec, target), few, rows, n_one, few_rows)
+
+
+def _choose_few(spec: GemmSpec, target: Target) -> GemmSchedule | None:
+    """The schedule of few rows of a dynamic M, where it is one of its own."""
+    if spec.compressed is not None and spec.compressed.dot_group:
+        return choose_int8_schedule(spec, target) if uses_tiles(spec, target) else None
+    if not tiles_may_expand(spec, target):
+        return None
+    return choose_dequant_schedule(spec, target, few=True)
 
 
 def without_rounding(spec: GemmSpec) -> GemmSpec:
@@ -79,7 +89,8 @@ def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:
     """The schedule of a product with N != 1, or with a dynamic N: its class first."""
     product = ProductShape.of(spec, target)
     if spec.compressed is not None and spec.compressed.dot_group:
-        return choose_int8_schedule(spec, target)
+        choose = choose_int8_amx_schedule if uses_tiles(spec, target) else choose_int8_schedule
+        return choose(spec, target)
     if adds_in_f16(target, spec.compute_dtype):
         return choose_f16_schedule(spec, target)
     if instruction := tile_instruction(target, spec.cell_dtype(), product.kr):
@@ -181,9 +192,7 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
     product = ProductShape.of(spec, target)
     assert isinstance(spec.k, int)
     heights = _heights(spec.m, _INT8_TILE_ROWS)
-    line = _LINE_BYTES // product.bytes
-    # A line more than the rows are long, as in `_vector_fields`.
-    a_row = -(-row_elements(spec) // line) * line + line
+    scales_at, a_row = row_layout(spec, tiles=False)
     # What tiles read of a row are its codes.
     tile = (heights[0], product.nr, -(-padded_depth(spec) // product.bytes))
     blocks = block_sizes(spec, target, tile, blocked=False, pack_b=False)
@@ -191,7 +200,14 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
     k_blocks = (product.cells or 1, False)
     fields = _vector_fields(spec, target, product, packing, (heights, 1), k_blocks, blocks)
     fields |= {"a_row": a_row, "buffered": True, "brief": False, "heights": heights}
-    return Int8Schedule(**fields, pack_b=False, fetch=0, streams=False)
+    return Int8Schedule(
+        **fields,
+        pack_b=False,
+        fetch=0,
+        streams=False,
+        scales_at=scales_at,
+        reads_source=reads_source(spec),
+    )
 
 
 def _vector_fields(

@@ -124,6 +124,8 @@ _INSTRUCTIONS: dict[str, tuple[Callable[..., None], list[type]]] = {
     "tilestored64": (tilestored64, [ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64]),
     "tdpbf16ps": (tdpbf16ps, [ctypes.c_uint8] * 3),
     "tdpbusd": (_bytes(np.uint8, np.int8), [ctypes.c_uint8] * 3),
+    "tdpbsud": (_bytes(np.int8, np.uint8), [ctypes.c_uint8] * 3),
+    "tdpbssd": (_bytes(np.int8, np.int8), [ctypes.c_uint8] * 3),
 }
 
 

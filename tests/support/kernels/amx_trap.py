@@ -29,6 +29,8 @@ _TABLE = {
     (0x4B, 2, _MEMORY): "tilestored64",
     (0x5C, 2, _TILES): "tdpbf16ps",
     (0x5E, 1, _TILES): "tdpbusd",
+    (0x5E, 2, _TILES): "tdpbsud",
+    (0x5E, 3, _TILES): "tdpbssd",
 }
 
 

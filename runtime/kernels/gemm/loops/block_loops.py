@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ....llvmir.values import ELEMENT, Value, bits_of, integer
 from ..context import TileShape
 from ..micro_kernel import MicroKernel
+from ..schedule import Int8AmxSchedule
 from ..zero_point_terms import Terms
 from .loop_state import LoopState
 from .work_partition import Bounds
@@ -79,7 +80,7 @@ class TileLoops:
         f, (t0, t1) = loops.f, self.ts
         if self.terms:
             self.terms.of_columns(self.b, self.js[0], j, shape.panels)
-        self.micro.begin_panels(loops, lambda: self.b_panel_address(j), self.depth, shape.panels)
+        self.micro.begin_panels(loops, lambda: self.b_panel_address(j), j, self.depth, shape.panels)
         if t.guarded and shape.panels > 1:
             with f.range(t0, t1, outer=True) as tile:
                 self.tile(shape, (1,), j, tile, integer(1))
@@ -134,7 +135,7 @@ class TileLoops:
             in_place = f.icmp("slt", tile, loops.tiles_in_place)
             a = f.select(in_place, unpacked, a)
             row = f.select(in_place, a_row, row)
-        more = self.micro.more_arguments(row, terms)
+        more = self.micro.more_arguments(row, rows, terms)
 
         def call(height: int) -> None:
             f.call_function(
@@ -181,4 +182,6 @@ class TileLoops:
         pace = f.udiv(row, f.smax(tiles, 1))
         group = f.mul(self.loops.steps, f.mul(row, panels))
         following = f.add(group, f.mul(f.mul(down, self.depth), pace))
+        if isinstance(t, Int8AmxSchedule):  # its own panel is expanded already
+            return f.offset(b, following), pace
         return f.select(single, own, f.offset(b, following)), pace

@@ -19,13 +19,14 @@ from ..amx import AmxMicroKernel
 from ..epilogue import finish_function
 from ..f16_micro_kernel import F16MicroKernel
 from ..gemv import dot_function
+from ..int8_amx.micro_kernel import Int8AmxMicroKernel
 from ..int8_micro_kernel import accumulate_int8
 from ..micro_kernel import MicroKernel, VectorMicroKernel
 from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import accumulate_cells, right_function
 from ..packing.panels import in_blocks, pack_a_function
 from ..packing.quantize_rows import quantize_function
-from ..schedule import AmxSchedule, DequantSchedule, F16Schedule, Int8Schedule
+from ..schedule import AmxSchedule, DequantSchedule, F16Schedule, Int8AmxSchedule, Int8Schedule
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
 from .loop_state import LoopState
@@ -39,6 +40,9 @@ def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
     if isinstance(schedule, AmxSchedule):
         assert finish is not None
         return AmxMicroKernel(loops, schedule, finish)
+    if isinstance(schedule, Int8AmxSchedule):
+        assert finish is not None
+        return Int8AmxMicroKernel(loops, schedule, finish)
     if isinstance(schedule, F16Schedule):
         return F16MicroKernel(loops.g, finish)
     if isinstance(schedule, DequantSchedule):
@@ -105,8 +109,10 @@ class GemmLoops(LoopState):
         slots = t.panels * (t.mc * t.nc if t.blocked else 1)
         buffer = self.reserve(slots * t.mr * t.nr if t.buffered else 0)
         terms = Terms(self) if g.corrections else None
-        pack_a = pack_a_function(g) if t.pack_a != "no" else None
-        quantize = quantize_function(g) if isinstance(t, Int8Schedule) else None
+        int8 = t if isinstance(t, Int8Schedule | Int8AmxSchedule) else None
+        quantize = quantize_function(g) if int8 else None
+        copies = t.pack_a != "no" and not (int8 and int8.reads_source)
+        pack_a = pack_a_function(g) if copies else None
         pack_b = right_function(g) if t.pack_b else None
         finish = None
         if t.buffered:
@@ -143,8 +149,8 @@ class GemmLoops(LoopState):
                         copied = (f.smax(self.tiles_in_place, ts[0]), ts[1]) if t.in_place else ts
                         self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
                     if quantize:
-                        self.quantize_a(quantize, a_scratch, ts)
-                    strips = a_scratch if pack_a else a
+                        self.quantize_a(quantize, a, a_scratch, ts, copied=copies)
+                    strips = a_scratch if pack_a or quantize else a
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
                     addresses = (a, strips, b_scratch if pack_b else b, buffer)
@@ -179,13 +185,20 @@ class GemmLoops(LoopState):
                 source, begin = f.at(a, at, ELEMENT[g.spec.a.dtype.value]), []
             f.call_function(pack, self.frame, source, address, rows, depth, *begin)
 
-    def quantize_a(self, quantize: Function, strips: Value, ts: Bounds) -> None:
-        """Quantize the copied strips of A of some tiles. They need not follow one another: a
-        worker's first tile may be any, and a strip is where its number modulo MC says."""
+    def quantize_a(
+        self, quantize: Function, a: Value, strips: Value, ts: Bounds, *, copied: bool
+    ) -> None:
+        """Quantize the rows of A of some tiles: `copied` ones in their strips, others from memory.
+        Strips need not follow one another: a worker's first tile may be any, and a strip is where
+        its number modulo MC says."""
         f, g, t = self.f, self.g, self.g.schedule
         with f.range(*ts, outer=True) as tile:
             strip = f.at(strips, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
-            f.call_function(quantize, strip, self.cut.rows(tile))
+            source, apart = strip, integer(t.a_row)
+            if not copied:
+                apart = self.size(g.spec.a.strides[-2])
+                source = f.at(a, f.mul(self.cut.start(tile), apart), g.acc)
+            f.call_function(quantize, source, f.mul(apart, g.bytes), strip, self.cut.rows(tile))
 
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value

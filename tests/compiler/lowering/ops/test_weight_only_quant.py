@@ -11,6 +11,7 @@ import numpy as np
 import openvino as ov
 import pytest
 from irc_compiler import ops
+from irc_compiler.compiler.report import describe_int8_tiles
 from irc_compiler.ir.dims import symbol
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.graph import Graph, Value
@@ -26,7 +27,9 @@ from irc_compiler.ir.ops import (
     Result,
 )
 from irc_compiler.llm.architectures.matrix import GroupedMatrix
+from irc_compiler.plan.packing.panel_params import has_tiles
 from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.values import RegionLayoutTables
 from irc_compiler.runtime.machine.detect import host_target
@@ -351,6 +354,21 @@ def test_bf16_leaves_products_of_few_rows_exact() -> None:
     few = irc.compile_model(grouped_product(8), precision="bf16")
     assert "bf16 (0 of 1 matrix products" in few.report()
     assert np.array_equal(few([x[:8]])[0], plain([x[:8]])[0])
+
+
+def test_the_report_names_tiles_that_multiply_int8_activations() -> None:
+    target = generic_target("avx512")
+    features = {*target.cpu_features, "amx-int8", "amx-tile", "avx512vnni"}
+    tiled = replace(target, cpu_features=tuple(sorted(features)))
+    for rows, wanted in (("rows", 1), (16, 0), (17, 1)):
+        plan = irc.compile_model(grouped_product(rows), activations="int8").plan
+        line = "AMX: int8 activations of more than 16 rows in 1 of 1 products"
+        assert describe_int8_tiles(plan, tiled) == line * wanted
+        assert describe_int8_tiles(plan, target) == ""
+    net = irc.compile_model(grouped_product("rows"), activations="int8")
+    named = "tiles      AMX: int8 activations" in net.report()
+    assert named == has_tiles(host_target(), DType.i8, 4)
+    assert "AMX: int8" not in irc.compile_model(grouped_product("rows")).report()
 
 
 def test_int8_activations_are_chosen_reported_and_stored(tmp_path: Path) -> None:

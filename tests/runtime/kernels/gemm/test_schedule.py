@@ -82,6 +82,7 @@ def test_generators_read_thresholds_from_schedules_only() -> None:
         "gemm/amx_tiling.py",
         "gemm/block_sizes.py",
         "gemm/epilogue.py",  # is_short
+        "gemm/int8_amx/tiling.py",
         "gemm/tiling.py",
     }
 

@@ -1,0 +1,1 @@
+"""Products of int8 activations and compressed weights on tiles of AMX."""
