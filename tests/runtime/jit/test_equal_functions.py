@@ -161,3 +161,13 @@ def test_copies_are_laid_out_for_each_processor(isa: Isa) -> None:
     assert [sorted(i.imports) for i in images] == [["memset"], ["memset"]]
     sizes = [len(i.code) for i in images]
     assert abs(sizes[0] - sizes[1]) <= 64  # the order of sections differs, and so do gaps
+
+
+def test_functions_that_call_assembly_stay_in_their_modules() -> None:
+    """Their texts are equal; what they call is not."""
+    pool = FunctionPool()
+    for number, factor in enumerate((3, 5)):
+        text = module(f"k{number}").replace("@inner(", '@"\\01inner("'.replace('("', '"('))
+        text = f'module asm "inner:\\0Aimulq ${factor}, %rdi, %rax\\0Aretq"\n' + text
+        assert '@"\\01inner"(' in text
+        assert pool.reduce(number, text).sources == {}
