@@ -68,7 +68,8 @@ class FunctionPool:
 
 
 def _find_functions(text: str) -> dict[str, _InternalFunction]:
-    """The internal functions that are not inlined and call no assembly, by name."""
+    """The internal functions that are not inlined, by name, but for those that call assembly, or
+    functions that do."""
     found: dict[str, _InternalFunction] = {}
     end = 0
     while (start := text.find("\n" + _INTERNAL, end) + 1) > 0:
@@ -78,8 +79,12 @@ def _find_functions(text: str) -> dict[str, _InternalFunction]:
         name = _NAME.search(head)
         if name is None or not head.endswith(_SEPARATE):
             continue
-        if _ASSEMBLED not in text[line:end]:
-            found[name[1]] = _InternalFunction(start, end + 1, head, text[line + 1 : end + 1])
+        found[name[1]] = _InternalFunction(start, end + 1, head, text[line + 1 : end + 1])
+    waiting = [n for n, f in found.items() if _ASSEMBLED in f.body]
+    while waiting:
+        name = waiting.pop()
+        if found.pop(name, None) is not None:
+            waiting += [n for n, f in found.items() if name in _NAME.findall(f.body)]
     return found
 
 

@@ -1,8 +1,8 @@
 """A register tile as a function in x86-64 assembly: sums, loops along K, the epilogue, the stores.
 
-LLVM only assembles such a function: its passes take a millisecond for each function, and most of
-the rest of a tile's time to move sums into and out of assembly (docs/dev/tuning/kernel-text.md).
-The instructions of loops and epilogues are the same.
+LLVM only assembles such a function. Its passes take a millisecond for each function, and most of
+the rest of a tile's time to move sums into and out of assembly. The instructions of loops and
+epilogues are the same (docs/dev/tuning/assembled-tiles.md).
 
 Arguments are where System V's calling convention puts them. A tile calls nothing and uses the
 registers that a callee may overwrite.

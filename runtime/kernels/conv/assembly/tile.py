@@ -22,6 +22,8 @@ _SOON, _PACE = argument(9), argument(10)
 _COUNTER, _AHEAD, _STEP = "%rax", "%r10", "%r11"
 # Counters of rows of taps and of taps, once the first row is known.
 _ROWS, _TAPS = "%r8", "%r9"
+# Displacements and increments are immediates of 32 bits, signed.
+_MAX_OFFSET_BYTES = 2**31 - 1
 _POINTERS = ("%rdx", "%rsi", "%rcx", "%r8", "%r9", "%r10", "%r11")
 
 
@@ -49,7 +51,9 @@ def write_tile(
     walk = _AssemblyWalk(g, cut, factors, scratch, tile, numbers)
     layout = TileLayout(g.acc, g.lanes, len(pixels) * vectors, *planned)
     loops = walk.loops()
-    if scratch.lines or not loops or not layout.fits(len(_POINTERS), g.target, loops):
+    if scratch.lines or not loops or walk.reach_bytes > _MAX_OFFSET_BYTES:
+        return None
+    if not layout.fits(len(_POINTERS), g.target, loops):
         return None
     writer = TileWriter(layout)
     walk.write(writer)
@@ -115,6 +119,15 @@ class _AssemblyWalk(TileWalk[int]):
     def _loop(self, run: TapRun) -> MultiplyAddLoop | None:
         steps, apart = run.count, max(1, run.apart)
         return self.assembly_loop(run.pixels, self.unroll_of(steps, len(run.pixels), apart))
+
+    @property
+    def reach_bytes(self) -> int:
+        """More than any distance between two addresses of a tile's data or weights."""
+        spec, (_, high, width) = self.g.spec, self.g.spec.window.kernel
+        _, down, right = (abs(t.known or 0) for t in self.taps)
+        data = high * down + width * right + spec.channels * width * abs(self.step.known or 0)
+        weights = (high * self.row + width * self.tap) * bits_of(self.weight) // 8
+        return max(2 * data * bits_of(self.element) // 8, 2 * weights)
 
     def write(self, w: TileWriter) -> None:
         self.w, self.value = w, bits_of(self.element) // 8

@@ -44,10 +44,15 @@ def fits(g: ConvContext, plan: WinogradSchedule) -> bool:
         return False
     if plan.points * plan.block * max(plan.pitch, plan.nr) * 4 > _MAX_OFFSET_BYTES:
         return False
+    panels = -(-spec.outputs // plan.nr)
+    if 8 * panels * PackedLayout(spec.channels, plan.nr, plan.nr).size > _MAX_OFFSET_BYTES:
+        return False
     planned = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
     if planned is None or len(planned[1]) > _POINTERS:
         return False
-    return _SumRegisters(plan, planned[0]).count <= target.registers
+    layout = TileLayout(F32, plan.lanes, plan.m**2, *planned)
+    registers = _SumRegisters(plan, planned[0])
+    return layout.fits(_POINTERS, target, spare=2) and registers.count <= target.registers
 
 
 def _pixels(plan: WinogradSchedule) -> list[tuple[int, int]]:

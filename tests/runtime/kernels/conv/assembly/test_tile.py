@@ -72,6 +72,16 @@ def test_other_tiles_are_compiled(name: str) -> None:
     assert "module asm" not in text_of(OTHERS[name], "avx512")
 
 
+@pytest.mark.parametrize("name", ["padded", "depthwise"])
+def test_rows_that_are_gigabytes_apart_are_compiled(name: str) -> None:
+    """Immediates have 32 bits."""
+    spec = make(CASES[name], "avx2")[0]
+    batch, channel, depth, *_ = spec.data.strides
+    data = replace(spec.data, strides=(batch, channel, 2**29, depth)[: len(spec.data.strides)])
+    text = generate(replace(spec, data=data), generic_target("avx2"), "k").text
+    assert "module asm" not in text
+
+
 def test_other_instruction_sets_have_no_assembly() -> None:
     for isa in ("plain", "neon"):
         assert "module asm" not in text_of(CASES["padded"], isa)
