@@ -16,6 +16,8 @@ from typing import Final
 _NAME: Final = re.compile(r"@([\w.]+)")
 _METADATA: Final = re.compile(r"!(\d+)")
 _INTERNAL: Final = "define internal "
+# The beginning of the name of a function in assembly, which is in one module only.
+_ASSEMBLED: Final = '@"\\01'
 # LLVM compiles such a function as it is, also with constant arguments.
 _SEPARATE: Final = " noinline {"
 
@@ -66,7 +68,8 @@ class FunctionPool:
 
 
 def _find_functions(text: str) -> dict[str, _InternalFunction]:
-    """The internal functions that are not inlined, by name."""
+    """The internal functions that are not inlined, by name, but for those that call assembly, or
+    functions that do."""
     found: dict[str, _InternalFunction] = {}
     end = 0
     while (start := text.find("\n" + _INTERNAL, end) + 1) > 0:
@@ -74,8 +77,14 @@ def _find_functions(text: str) -> dict[str, _InternalFunction]:
         end = text.index("\n}\n", line) + 2
         head = text[start:line]
         name = _NAME.search(head)
-        if name is not None and head.endswith(_SEPARATE):
-            found[name[1]] = _InternalFunction(start, end + 1, head, text[line + 1 : end + 1])
+        if name is None or not head.endswith(_SEPARATE):
+            continue
+        found[name[1]] = _InternalFunction(start, end + 1, head, text[line + 1 : end + 1])
+    waiting = [n for n, f in found.items() if _ASSEMBLED in f.body]
+    while waiting:
+        name = waiting.pop()
+        if found.pop(name, None) is not None:
+            waiting += [n for n, f in found.items() if name in _NAME.findall(f.body)]
     return found
 
 

@@ -12,6 +12,7 @@ import ctypes
 import heapq
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -64,6 +65,7 @@ def emit_objects(
     if threads is None:
         threads = usable_cores()
     pool = FunctionPool()
+    machines = threading.local()
     modules: list[tuple[str, ReducedModule]] = []
     waiting: list[tuple[int, int, str]] = []
     objects: dict[int, bytes] = {}
@@ -72,7 +74,10 @@ def emit_objects(
         """Compile the longest text that waits, so that no thread gets the largest at the end."""
         _, i, text = heapq.heappop(waiting)
         with inside_llvm():
-            objects[i] = _generate(text, target, 3, as_object=True)
+            # A target machine holds what LLVM derives from the processor's features.
+            machine = getattr(machines, "machine", None) or target_machine(target)
+            machines.machine = machine
+            objects[i] = _generate(text, target, 3, as_object=True, machine=machine)
 
     with ThreadPoolExecutor(max(1, threads), "irc-compile") as executor:
         tasks: list[Future[None]] = []
@@ -113,10 +118,17 @@ def _make_image(
 
 
 def _generate(
-    ir_text: str, target: Target, opt: int, *, as_object: bool, system: str | None = None
+    ir_text: str,
+    target: Target,
+    opt: int,
+    *,
+    as_object: bool,
+    system: str | None = None,
+    machine: Any = None,
 ) -> bytes:
+    """machine: a target machine of the calling thread for `target` and `opt` (None: a new one)."""
     llvm = load_binding()
-    machine = target_machine(target, opt=opt, system=system)
+    machine = machine or target_machine(target, opt=opt, system=system)
     context = llvm.context.create_context()
     try:
         module = llvm.parse_assembly(ir_text, context)

@@ -21,6 +21,8 @@ Int = Value | int
 Unroll = int | Literal["full"] | None
 Linkage = Literal["", "internal"]
 
+_SYSTEM_V = "x86_64_sysvcc"
+
 
 class Module:
     """One LLVM module: functions, declarations that make themselves, constants, loop metadata."""
@@ -28,6 +30,7 @@ class Module:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._functions: dict[str, Function] = {}
+        self._assembly: dict[str, AssemblyFunction] = {}
         self._declarations: dict[str, str] = {}
         self._globals: dict[str, str] = {}
         self._metadata: list[str] = []
@@ -53,6 +56,15 @@ class Module:
         self._functions[name] = made
         return made
 
+    def assembly_function(
+        self, stem: str, params: Sequence[tuple[str, str]], lines: Sequence[str]
+    ) -> AssemblyFunction:
+        """A function in x86-64 assembly, AT&T's syntax, which returns nothing and takes its
+        arguments as System V's calling convention says, on each system."""
+        made = AssemblyFunction(self.unique(stem), params, lines)
+        self._assembly[made.name] = made
+        return made
+
     def define_once(self, name: str, write: Callable[[Module, str], Function]) -> Function:
         """The function of that name, written by `write(module, name)` at the first call."""
         return self._functions.get(name) or write(self, name)
@@ -60,7 +72,7 @@ class Module:
     def unique(self, stem: str) -> str:
         """A function name not yet taken: stem, or stem.N."""
         name, n = stem, 0
-        while name in self._functions:
+        while name in self._functions or name in self._assembly:
             n += 1
             name = f"{stem}.{n}"
         return name
@@ -107,11 +119,33 @@ class Module:
                 values.ALIASES,
                 *(f"{name} = internal constant {text}" for text, name in self._globals.items()),
                 *self._declarations.values(),
+                *(f.text() for f in self._assembly.values()),
                 *(f.text() for f in self._functions.values()),
                 *self._metadata,
                 "",
             ]
         )
+
+
+class AssemblyFunction:
+    """A function whose text LLVM assembles as it is."""
+
+    returns = "void"
+
+    def __init__(self, name: str, params: Sequence[tuple[str, str]], lines: Sequence[str]) -> None:
+        self.name = name
+        self.params = {n: Value(t.split()[0], f"%{n}") for t, n in params}
+        self._lines = (".text", ".p2align 4", f"{name}:", *lines)
+
+    @property
+    def symbol(self) -> str:
+        """Its name in LLVM's text: the label as it is, where a system's names have a prefix."""
+        return f'"\\01{self.name}"'
+
+    def text(self) -> str:
+        types = ", ".join(p.type for p in self.params.values())
+        text = r"\0A".join(self._lines)
+        return f'module asm "{text}"\ndeclare {_SYSTEM_V} void @{self.symbol}({types}) nounwind'
 
 
 class StackVariable:
@@ -315,12 +349,14 @@ class Function(HalfCasts):
     def nontemporal_metadata(self) -> str:
         return self.module.nontemporal()
 
-    def call_function(self, callee: Function, *args: Value | int) -> Value:
+    def call_function(self, callee: Function | AssemblyFunction, *args: Value | int) -> Value:
         """Call a Function of the same module; ints take the parameters' types."""
         types = [p.type for p in callee.params.values()]
         if len(types) != len(args):
             raise TypeError(f"{callee.name} takes {len(types)} arguments, got {len(args)}")
         typed = [self.as_value(a, t) for a, t in zip(args, types, strict=True)]
+        if isinstance(callee, AssemblyFunction):
+            return self._call(callee.symbol, callee.returns, typed, _SYSTEM_V)
         return self._call(callee.name, callee.returns, typed, "")
 
     def _call(self, name: str, returns: str, args: Sequence[Value], flags: str) -> Value:

@@ -140,13 +140,13 @@ def float_text(x: float, element: str) -> str:
     if element == F64:
         return f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}"
     if element == F32:
-        return f"0x{struct.unpack('<Q', struct.pack('<d', _to_f32(x)))[0]:016X}"
+        return f"0x{struct.unpack('<Q', struct.pack('<d', round_to_f32(x)))[0]:016X}"
     if element == F16:
         return str(_f16_bits(x))
     if element == LLVM_F16:
         return f"0xH{_f16_bits(x):04X}"
     if element == BF16:
-        bits = struct.unpack("<I", struct.pack("<f", _to_f32(x)))[0]
+        bits = struct.unpack("<I", struct.pack("<f", round_to_f32(x)))[0]
         if math.isnan(x):
             return str(bits >> 16 | 0x40)
         return str((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
@@ -160,7 +160,8 @@ def _f16_bits(x: float) -> int:
         return 0xFC00 if x < 0 else 0x7C00
 
 
-def _to_f32(x: float) -> float:
+def round_to_f32(x: float) -> float:
+    """The f32 next to x; beyond all of them, infinity."""
     try:
         return struct.unpack("<f", struct.pack("<f", x))[0]
     except OverflowError:

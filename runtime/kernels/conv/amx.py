@@ -20,8 +20,9 @@ from ...llvmir.values import PTR, Value, integer
 from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
 from .addressing import ConvContext
 from .amx_geometry import contiguous_values
-from .register_tile import ConvTile, Factors, Micro
+from .register_tile import Micro
 from .tile_partition import ConvTiling
+from .tile_walk import ConvTile, Factors
 
 # Lines of the next panel that a step fetches where it is not known how many steps share a panel.
 _DEFAULT_PREFETCHED_LINES = 4

@@ -13,7 +13,7 @@ from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
-from ...llvmir.builder import Function, Module, StackVariable
+from ...llvmir.builder import AssemblyFunction, Function, Module, StackVariable
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, I64, Value, integer, vec
@@ -28,9 +28,10 @@ from .addressing import (
     taps_inside,
     widths,
 )
-from .register_tile import ConvTile
+from .assembly.depthwise import write_tile
 from .schedule import DepthwiseSchedule
 from .tile_partition import known_axis, taps_outside, three_axes
+from .tile_walk import ConvTile
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DepthwiseSchedule) -> Kernel:
@@ -62,7 +63,7 @@ class _DepthwiseLoops:
             g.set_base(f, self.frame, len(g.walked_operands), zero)
             self.pointers.remove(zero)
         self.most = schedule.columns
-        self.tiles: dict[ConvTile, Function] = {}
+        self.tiles: dict[ConvTile, Function | AssemblyFunction] = {}
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -150,8 +151,17 @@ class _DepthwiseLoops:
         step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
         data = f.at(data, f.mul(position[-1], step), ELEMENT[spec.data.dtype.value])
         if tile not in self.tiles:
-            self.tiles[tile] = tile_function(g, tile, self.schedule)
+            stem, params, schedule = f"tile_{tile.columns}", _PARAMETERS, self.schedule
+            made = write_tile(g, stem, params, tile, schedule)
+            self.tiles[tile] = made or tile_function(g, tile, schedule)
         f.call_function(self.tiles[tile], self.frame, data, weights, *taps)
+
+
+_PARAMETERS = [
+    *[("ptr noalias", "frame"), ("ptr noalias readonly", "data")],
+    ("ptr noalias readonly", "weights"),
+    *[(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")],
+]
 
 
 def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -> Function:  # noqa: C901 - emits one function; its closures are the steps
@@ -160,9 +170,7 @@ def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -
     spec, w = g.spec, g.spec.window
     f = g.module.function(
         g.module.unique(f"tile_{tile.columns}"),
-        [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
-        + [("ptr noalias readonly", "weights")]
-        + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")],
+        _PARAMETERS,
         attributes="nounwind noinline",
         linkage="internal",
     )

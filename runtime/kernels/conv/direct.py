@@ -21,9 +21,10 @@ from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, I64, PTR, Value, integer
 from ..emit.contract import Kernel
 from .addressing import ConvContext, buffers_of, places_inside, taps_inside, widths
-from .register_tile import ConvTile, Micro
+from .register_tile import Micro
 from .schedule import DirectSchedule
 from .tile_partition import Run, three_axes
+from .tile_walk import ConvTile
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DirectSchedule) -> Kernel:

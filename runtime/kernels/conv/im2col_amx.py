@@ -25,10 +25,10 @@ from .addressing import ConvContext, buffers_of, widths
 from .amx import TileMicro
 from .amx_geometry import MAX_TILE_PLACES
 from .packed_direct import Copied, factors, tail_steps
-from .register_tile import ConvTile, Factors
 from .row_packing import RowCopies
 from .schedule import Im2colSchedule
 from .tile_partition import three_axes
+from .tile_walk import ConvTile, Factors
 
 _LINE_BYTES = 64
 

@@ -23,10 +23,11 @@ from . import amx
 from .addressing import ConvContext, buffers_of, taps_inside, widths
 from .amx_geometry import MAX_TILE_PLACES
 from .direct import DirectLoops
-from .register_tile import ConvTile, Factors, Micro
+from .register_tile import Micro
 from .row_packing import RowCopies, copy_function
 from .schedule import AmxConvSchedule, CopiedRowsSchedule, PackedSchedule
 from .tile_partition import Taps, cut_axis, three_axes
+from .tile_walk import ConvTile, Factors
 
 
 def generate(

@@ -17,58 +17,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from operator import or_
 
 from ....plan.packing.layouts import PackedLayout
-from ...llvmir.builder import Function, StackVariable
-from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, bits_of, integer, is_float, vec
+from ...llvmir.builder import AssemblyFunction, Function, StackVariable
+from ...llvmir.values import F32, I64, PTR, Value, integer, is_float, vec
 from ..emit.register_tile import unrolled_loop
-from ..emit.x86_multiply_add_loop import (
-    MultiplyAddLoop,
-    multiplies_pairs,
-    multiply_add_loop,
-    widening_load,
-)
+from ..emit.x86_multiply_add_loop import multiply_add_loop
 from ..gemm.bf16_rounding import flush_to_zero
 from .addressing import ConvContext, ConvEpilogue, TilePosition
-from .tile_partition import ConvTiling, Taps, taps_outside
-
-# A loop over fewer taps than a row's by this has its steps written out once.
-_MIN_LOOPED_TAPS = 8
-# Sets of pixels that the taps of a row meet, above which taps share them.
-_MAX_PLACE_SETS = 8
-
-
-@dataclass(frozen=True)
-class ConvTile:
-    """`rows` x `columns` pixels, of which `row_taps` and `column_taps` say what meets the data.
-    One row alone takes its taps at run time; `ragged`: so does its one column. `apart`: rows are
-    so many pixels apart, where what lies between them is computed, too, and thrown away."""
-
-    rows: int
-    columns: int
-    row_taps: Taps
-    column_taps: Taps
-    channels: int
-    ragged: bool = False
-    apart: int = 0
-
-
-@dataclass(frozen=True)
-class Factors:
-    """How tiles walk a copy of the data, in values of type `element`: from a tap to the next and
-    from an output pixel to the next along each axis. A step reads `kr` neighbours, one `cell`, and
-    a row of weights of type `weight`."""
-
-    element: str
-    cell: str
-    weight: str
-    kr: int
-    taps: tuple[int, int, int]
-    pixel_strides: tuple[int, int, int]
-    # Of cells of rows below each other (PackedConv.tails), in bytes: to those of the next plane of
-    # taps, of the next row, of the next output row, of the next pixel.
-    tails: tuple[int, int, int, int] | None = None
+from .assembly.tile import write_tile
+from .tile_partition import ConvTiling
+from .tile_walk import ConvTile, Factors, TileWalk
 
 
 class Micro:
@@ -77,10 +36,10 @@ class Micro:
 
     def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors | None = None) -> None:
         self.g, self.cut, self.factors = g, cut, factors
-        self._tiles: dict[ConvTile, Function] = {}
+        self._tiles: dict[ConvTile, Function | AssemblyFunction] = {}
         self._finish: dict[int, Function] = {}
 
-    def tile(self, tile: ConvTile) -> Function:
+    def tile(self, tile: ConvTile) -> Function | AssemblyFunction:
         """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
         tap 0 of the first pixel lies, [d0, d1) and so on are the taps inside the data, `tails`
         where that pixel's cells of rows below each other lie; what is at `soon` is fetched
@@ -91,19 +50,32 @@ class Micro:
 
     def open(self, stem: str, tile: ConvTile) -> Function:
         """The function of a tile, empty."""
-        module = self.g.module
-        return module.function(
-            module.unique(f"{stem}_{tile.rows}x{tile.columns}"),
-            [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
-            + [("ptr noalias readonly", "weights")]
-            + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")]
-            + [(PTR, "tails")] * self.g.spec.packed.tails
-            + [(PTR, "soon"), (I64, "pace")],
+        return self.g.module.function(
+            self.g.module.unique(f"{stem}_{tile.rows}x{tile.columns}"),
+            self.parameters(),
             attributes="nounwind noinline",
             linkage="internal",
         )
 
-    def _make(self, tile: ConvTile) -> Function:
+    def parameters(self) -> list[tuple[str, str]]:
+        """Types and names of a tile's parameters."""
+        return (
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
+            + [("ptr noalias readonly", "weights")]
+            + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")]
+            + [(PTR, "tails")] * self.g.spec.packed.tails
+            + [(PTR, "soon"), (I64, "pace")]
+        )
+
+    def _make(self, tile: ConvTile) -> Function | AssemblyFunction:
+        if self.cut.inline_epilogue:
+            stem = f"tile_{tile.rows}x{tile.columns}"
+            found = write_tile(self.g, self.cut, self.factors, stem, self.parameters(), tile)
+            if found is not None:
+                return found
+        return self._compile(tile)
+
+    def _compile(self, tile: ConvTile) -> Function:
         g, f = self.g, self.open("tile", tile)
         tails = g.tails(f, tile.channels)
         pixels = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
@@ -112,7 +84,7 @@ class Micro:
         align = g.lanes * g.bytes
         buffer = None if self.cut.inline_epilogue else f.stack(len(pixels) * len(tails) * align)
         with flush_to_zero(f, g.flushes):
-            _Sum(self, f, tile, sums).run()
+            _Sum(g, self.cut, self.factors, f, tile, sums).run()
             if buffer is not None:
                 outputs = [s for pixel in pixels for s in sums[pixel]]
                 for i, s in enumerate(outputs):
@@ -187,43 +159,8 @@ class _Weights:
     soon: Value
 
 
-class _Sum:
+class _Sum(TileWalk[StackVariable]):
     """Writes the loops over the taps and channels of one tile."""
-
-    def __init__(
-        self,
-        micro: Micro,
-        f: Function,
-        tile: ConvTile,
-        sums: dict[tuple[int, int], list[StackVariable]],
-    ) -> None:
-        self.f, self.g, self.tile, self.sums = f, micro.g, tile, sums
-        spec, frame = self.g.spec, f.params["frame"]
-        self.nr = micro.cut.nr
-        # Up to twice as many steps are written out without a loop.
-        self.unroll = micro.cut.unroll
-        w, given = spec.window, micro.factors
-        self.kr = spec.packed.kr
-        self.weight = ELEMENT[spec.weights.dtype.value]
-        if given is not None:
-            self.element, self.cell, self.weight = given.element, given.cell, given.weight
-            self.step = integer(given.kr)
-            self.taps = [integer(s) for s in given.taps]
-            self.pixel_strides = [integer(s) for s in given.pixel_strides]
-        else:
-            self.element = self.cell = ELEMENT[spec.data.dtype.value]
-            self.step, *spatial = [self.g.size(f, frame, s) for s in spec.data.strides[1:]]
-            # Elements from one tap to the next, and from one output pixel to the next.
-            self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
-            self.pixel_strides = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
-        self.pace, self.copied = f.params["pace"], given is not None
-        # Values of a row of taps in whole cells; weights of such a row, and of one tap of it.
-        self.tails = given.tails if given else None
-        self.run_length = spec.channels * w.kernel[2] - (self.tails is not None)
-        self.row = self.tap = self.run_length // self.kr * self.nr
-        if self.tails is None:
-            self.tap = spec.packed.depth(spec.channels, (1,)) // self.kr * self.nr
-            self.row = spec.packed.depth(spec.channels, w.kernel[2:]) // self.kr * self.nr
 
     def run(self) -> None:
         f, p, w = self.f, self.f.params, self.g.spec.window
@@ -273,45 +210,19 @@ class _Sum:
     def taps_of_row(
         self, kh: Value, data: Value, weights: _Weights, rows: tuple[bool, ...]
     ) -> None:
-        f, w, tile = self.f, self.g.spec.window, self.tile
+        f, tile = self.f, self.tile
         if not any(rows):
             return
         data = f.at(data, f.mul(kh, self.taps[1]), self.element)
         weights = self.weights_at(weights, kh, self.row)
-        channels, width = self.g.spec.channels, w.kernel[2]
-        lo: Value | int = f.params["w0"] if tile.ragged else 0
-        hi: Value | int = f.params["w1"] if tile.ragged else width
-        if tile.column_taps is None:
-            keep = [(r, q) for r, q in self.sums if rows[r]]
-            dense = self.taps[2].known == channels * ((self.step.known or 0) // self.kr)
-            if dense and not tile.ragged:
-                # The taps of a row and their channels are one run, in data and weights alike.
-                distinct = (self.pixel_strides[2].known or 1) // self.kr
-                self.depth(data, weights, self.run_length, keep, distinct)
-                return
+        lo, hi = (f.params["w0"], f.params["w1"]) if tile.ragged else (0, 0)
+        for run in self.tap_runs(rows):
+            if not tile.ragged:
+                lo, hi = run.taps.start, run.taps.stop
             with f.range(lo, hi, unroll=1) as kw:
                 at = f.at(data, f.mul(kw, self.taps[2]), self.element)
                 to = self.weights_at(weights, kw, self.tap)
-                self.depth(at, to, channels, keep, 2 * self.unroll)
-            return
-        # Neighbouring taps that meet the data in the same pixels are a loop. Of few taps of a long
-        # row no step is written out several times: such loops are short, but their code is not.
-        met = [taps_outside(tile.column_taps, kw, tile.columns) for kw in range(width)]
-        if self.copied and len(set(met)) > _MAX_PLACE_SETS:
-            # Two taps share one where a copy holds zeros for the pixels that one does not meet.
-            met = [
-                tuple(map(or_, some, met[min(kw ^ 1, width - 1)])) for kw, some in enumerate(met)
-            ]
-        loops = [list(taps) for _, taps in groupby(range(width), met.__getitem__)]
-        for taps in loops:
-            apart = 2 * self.unroll if len(taps) * _MIN_LOOPED_TAPS >= width else 1
-            keep = [(r, q) for r, q in self.sums if rows[r] and met[taps[0]][q]]
-            if not keep:
-                continue
-            with f.range(taps[0], taps[-1] + 1, unroll=1) as kw:
-                at = f.at(data, f.mul(kw, self.taps[2]), self.element)
-                to = self.weights_at(weights, kw, self.tap)
-                self.depth(at, to, channels, keep, apart)
+                self.depth(at, to, run.count, run.pixels, run.apart)
 
     def depth(
         self, data: Value, weights: _Weights, count: int, keep: list[tuple[int, int]], apart: int
@@ -344,11 +255,7 @@ class _Sum:
             g.add_products(f, [self.sums[pixel] for pixel in keep], factor, right)
 
         steps, apart = count // self.kr, max(1, apart)
-        # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
-        # would move loads, for which there are no registers.
-        unroll = min(self.unroll, apart, -(-24 // (len(keep) * vectors)))
-        if unroll == 3 and steps % 3 and steps % 2 == 0:
-            unroll = 2  # without a rest
+        unroll = self.unroll_of(steps, len(keep), apart)
         kept = [self.sums[pixel] for pixel in keep]
         if steps and count % self.kr == 0 and (loop := self.assembly_loop(keep, unroll)):
             addresses, ahead = (data, weights.address), (weights.soon, self.pace)
@@ -357,35 +264,6 @@ class _Sum:
         unrolled_loop(f, integer(steps), unroll, step, loop=steps > min(2 * unroll, apart))
         if count % self.kr:
             step(integer(steps), count % self.kr)
-
-    def assembly_loop(self, keep: list[tuple[int, int]], unroll: int) -> MultiplyAddLoop | None:
-        """The steps of `depth` as a loop in assembly: None for values that are converted, dynamic
-        strides and targets without it."""
-        g = self.g
-        vectors = len(next(iter(self.sums.values())))
-        _, down, right = (s.known for s in self.pixel_strides)
-        step = self.step.known
-        pairs = multiplies_pairs(g.unit) and self.kr == 2 and self.cell == g.acc
-        floats = not g.unit and {self.element, self.cell, self.weight} == {g.acc}
-        if g.flushes or not (pairs or (floats and self.kr == 1)):
-            return None
-        if step is None or down is None or right is None:
-            return None
-        value, weight = (bits_of(t) // 8 for t in (self.element, self.weight))
-        loop = MultiplyAddLoop(
-            element=g.acc,
-            lanes=g.lanes,
-            rows=tuple((down * r + right * q) * value for r, q in keep),
-            columns=tuple(v * g.lanes * weight for v in range(vectors)),
-            a_step=step * value,
-            b_step=self.nr * weight,
-            unroll=unroll,
-            ahead=(0,) * self.copied,
-            locality=2,
-            pairs=pairs,
-            widening=widening_load(self.weight, g.spec.weights.dtype) if pairs else "",
-        )
-        return loop if loop.fits(g.target) else None
 
     def value(self, address: Value, left: int) -> Value:
         """The values there, of which `left` values are the tile's: others could be infinite."""

@@ -10,12 +10,14 @@ A tile's numbers depend on its pixel in the image alone: neither blocks nor work
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
-from ...llvmir.builder import Function, Module
+from ...llvmir.builder import AssemblyFunction, Function, Module
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
@@ -23,8 +25,15 @@ from ..emit.contract import Kernel
 from ..emit.register_tile import unrolled_loop
 from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiplies_pairs, multiply_add_loop
 from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, widths
+from .assembly import winograd as assembly
 from .tile_partition import three_axes
-from .winograd_guard import copy_function, direct_function, finish_places, taps_offset
+from .winograd_guard import (
+    copy_function,
+    direct_function,
+    extreme_function,
+    finish_places,
+    taps_offset,
+)
 from .winograd_matrices import RESULT, both_ways, remove_scale
 from .winograd_tiles import WinogradSchedule
 from .winograd_transforms import data_function
@@ -66,7 +75,9 @@ class _WinogradLoops:
         self.turned, self.sums = entry.scratch, f.offset(entry.scratch, held)
         # One byte per tile of the block: whether winograd_guard.py computes it directly.
         self.extreme = f.offset(entry.scratch, flags)
-        self.products: dict[tuple[int, int], Function] = {}
+        self.products: dict[tuple[int, int], Function | AssemblyFunction] = {}
+        self.assembled = assembly.fits(g, plan)
+        self.results: tuple[AssemblyFunction, AssemblyFunction] | None = None
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -78,7 +89,7 @@ class _WinogradLoops:
             return
         each = f.mul(*self.across)
         tiles, panels = self.split_work(f.mul(self.size(spec.batch), each))
-        into = {edge: data_function(self.g, self.plan, edge) for edge in (False, True)}
+        into = self.data_functions()
         copy = copy_function(self.g, self.plan) if plan.kr == 1 else None
         with f.range(*tiles, plan.block, outer=True) as first:
             count = f.smin(f.sub(tiles[1], first), plan.block)
@@ -120,9 +131,43 @@ class _WinogradLoops:
         row, column = f.udiv(inside, self.across[1]), f.urem(inside, self.across[1])
         return f.udiv(tile, each), f.mul(row, m), f.mul(column, m)
 
+    def data_functions(
+        self,
+    ) -> Callable[[Value, Value, Sequence[Value], Sequence[Value]], Value]:
+        """What writes the transform of a tile's data: (data, to, the pixel where the tile's data
+        begin, the one where its outputs do). It returns whether the tile is extreme."""
+        f, g, plan = self.f, self.g, self.plan
+        if self.assembled:
+            data = assembly.data_function(g, plan)
+            between = f.stack(plan.points * plan.lanes * 4)
+            maxima = f.stack((plan.side // 2) ** 2 * plan.lanes * 4)
+            test = extreme_function(g, plan)
+
+            def call(at: Value, to: Value, start: Sequence[Value], out: Sequence[Value]) -> Value:
+                f.call_function(data, at, to, between, maxima, *start)
+                left = [f.sub(n, first) for n, first in zip(self.out, out, strict=True)]
+                return f.call_function(test, maxima, *left)
+
+            return call
+        into = {edge: data_function(g, plan, edge) for edge in (False, True)}
+
+        def choose(at: Value, to: Value, start: Sequence[Value], out: Sequence[Value]) -> Value:
+            fits = f.icmp("sge", f.smin(*start), 0)
+            ends = [f.add(p, plan.side) for p in start]
+            room = [f.sub(n, end) for n, end in zip(self.data, ends, strict=True)]
+            fits = f.and_(fits, f.icmp("sge", f.smin(*room), 0))
+            extreme = f.var(I1)
+            with f.if_(fits) as branch:
+                extreme.set(f.call_function(into[False], self.frame, at, to, *start))
+                branch.else_()
+                extreme.set(f.call_function(into[True], self.frame, at, to, *start))
+            return extreme.get()
+
+        return choose
+
     def transform(
         self,
-        into: dict[bool, Function],
+        into: Callable[[Value, Value, Sequence[Value], Sequence[Value]], Value],
         copy: Function | None,
         tile: Value,
         each: Value,
@@ -136,18 +181,11 @@ class _WinogradLoops:
         at = f.add(f.mul(batch, strides[0]), f.add(f.mul(y, strides[3]), f.mul(x, strides[4])))
         data = f.at(self.pointers[0], at, ELEMENT[self.spec.data.dtype.value])
         to = f.at(self.turned, f.mul(index, plan.pitch), plan.element)
-        fits = f.icmp("sge", f.smin(y, x), 0)
-        room = [f.sub(n, f.add(p, plan.side)) for n, p in zip(self.data, (y, x), strict=True)]
-        fits = f.and_(fits, f.icmp("sge", f.smin(*room), 0))
-        extreme = f.var(I1)
-        with f.if_(fits) as branch:
-            extreme.set(f.call_function(into[False], self.frame, data, to, y, x))
-            branch.else_()
-            extreme.set(f.call_function(into[True], self.frame, data, to, y, x))
+        extreme = into(data, to, (y, x), (row, column))
         if copy is None:
             return
-        f.store(f.cast(extreme.get(), I8), f.offset(self.extreme, index))
-        with f.if_(extreme.get()):
+        f.store(f.cast(extreme, I8), f.offset(self.extreme, index))
+        with f.if_(extreme):
             f.call_function(copy, self.frame, data, to, y, x)
 
     # -- products and results -----------------------------------------------------------------
@@ -174,7 +212,7 @@ class _WinogradLoops:
                 ahead = f.mul(f.mul(strip, pace), size // plan.nr // plan.kr)
                 f.call_function(product, a, b, to, f.offset(soon, ahead), pace)
         widths = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
-        result = {n: self.result_function(n) for n in dict.fromkeys(widths)}
+        finish = self.finish_functions(widths)
         with f.range(0, count, unroll=1) as i:
             batch, row, column = self.tile_position(f.add(first, i), each)
             left = [f.sub(n, at) for n, at in zip(self.out, (row, column), strict=True)]
@@ -182,13 +220,47 @@ class _WinogradLoops:
             for v, n in enumerate(widths):
                 channel = f.add(f.mul(panel, plan.nr), v * plan.lanes)
                 self.point_to(batch, channel, row, column)
-                args = [f.at(sums, v * plan.lanes, F32), *left]
-                if plan.kr == 1:
-                    taps = taps_offset(plan, self.panels, spec.channels) + v * plan.lanes
-                    args.append(f.load(I8, f.offset(self.extreme, i)))
-                    args.append(f.at(self.turned, f.mul(i, plan.pitch), F32))
-                    args.append(f.at(weights, taps, F32))
-                f.call_function(result[n], self.frame, *args)
+                finish(
+                    i, f.at(sums, v * plan.lanes, F32), left, n, f.at(weights, v * plan.lanes, F32)
+                )
+
+    def finish_functions(
+        self, widths: Sequence[int]
+    ) -> Callable[[Value, Value, Sequence[Value], int, Value], None]:
+        """What writes the transform back and the epilogue of up to a vector of channels: (tile,
+        sums, rows and columns that exist, channels, weights)."""
+        f, g, plan = self.f, self.g, self.plan
+        taps = taps_offset(plan, self.panels, self.spec.channels)
+
+        def directly(i: Value, weights: Value) -> list[Value]:
+            """Whether a tile's data are computed directly, the data, and the filters."""
+            return [
+                f.load(I8, f.offset(self.extreme, i)),
+                f.at(self.turned, f.mul(i, plan.pitch), F32),
+                f.at(weights, taps, F32),
+            ]
+
+        if self.assembled:
+            if self.results is None:
+                direct = assembly.direct_function(g, plan, self.panels)
+                self.results = assembly.result_function(g, plan), direct
+            result, direct = self.results
+
+            def call(i: Value, sums: Value, left: Sequence[Value], n: int, weights: Value) -> None:
+                extreme, data, filters = directly(i, weights)
+                with f.if_(f.icmp("ne", extreme, 0)) as branch:
+                    f.call_function(direct, self.frame, data, filters, *left)
+                    branch.else_()
+                    f.call_function(result, self.frame, sums, *left)
+
+            return call
+        results = {n: self.result_function(n) for n in dict.fromkeys(widths)}
+
+        def choose(i: Value, sums: Value, left: Sequence[Value], n: int, weights: Value) -> None:
+            more = directly(i, weights) if plan.kr == 1 else []
+            f.call_function(results[n], self.frame, sums, *left, *more)
+
+        return choose
 
     def point_to(self, batch: Value, channel: Value, row: Value, column: Value) -> None:
         """Store the addresses of a tile's first pixel and channel, in extras and out, in the
@@ -203,12 +275,31 @@ class _WinogradLoops:
                 at = f.add(at, f.mul(index, self.size(stride)))
             self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
 
-    def product(self, vectors: int) -> Function:
+    def product(self, vectors: int) -> Function | AssemblyFunction:
         """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. Of bytes, the
         cache lines at `soon` are fetched, `pace` bytes on with every step."""
         g, plan = self.g, self.plan
         if (plan.rows, vectors) in self.products:
             return self.products[plan.rows, vectors]
+        lanes, depth = plan.lanes, -(-self.spec.channels // plan.kr)
+        # As in register_tile.py: tall tiles have no registers for a second step's loads.
+        unroll = min(plan.unroll, 24 // (plan.rows * vectors) + 1)
+        loop = MultiplyAddLoop(
+            element=g.acc,
+            lanes=lanes,
+            rows=tuple(i * plan.pitch // plan.kr * g.bytes for i in range(plan.rows)),
+            columns=tuple(v * lanes * g.bytes for v in range(vectors)),
+            a_step=g.bytes,
+            b_step=plan.nr * g.bytes,
+            unroll=unroll,
+            ahead=(0,) * (plan.kr > 1),
+            pairs=plan.kr > 1,
+        )
+        if depth and loop.fits(g.target):
+            made = assembly.product_function(g, plan, loop, depth)
+            if made is not None:
+                self.products[plan.rows, vectors] = made
+                return made
         f = g.module.function(
             g.module.unique("product"),
             [("ptr noalias readonly", "a"), ("ptr noalias readonly", "b"), ("ptr noalias", "to")]
@@ -216,7 +307,7 @@ class _WinogradLoops:
             attributes="nounwind noinline",
             linkage="internal",
         )
-        p, lanes, depth = f.params, plan.lanes, -(-self.spec.channels // plan.kr)
+        p = f.params
         sums = [[f.var(g.vector, 0) for _ in range(vectors)] for _ in range(plan.rows)]
 
         def step(k: Value) -> None:
@@ -231,19 +322,6 @@ class _WinogradLoops:
 
             g.add_products(f, sums, load_a, right)
 
-        # As in register_tile.py: tall tiles have no registers for a second step's loads.
-        unroll = min(plan.unroll, 24 // (plan.rows * vectors) + 1)
-        loop = MultiplyAddLoop(
-            element=g.acc,
-            lanes=lanes,
-            rows=tuple(i * plan.pitch // plan.kr * g.bytes for i in range(plan.rows)),
-            columns=tuple(v * lanes * g.bytes for v in range(vectors)),
-            a_step=g.bytes,
-            b_step=plan.nr * g.bytes,
-            unroll=unroll,
-            ahead=(0,) * (plan.kr > 1),
-            pairs=plan.kr > 1,
-        )
         usual = plan.kr == 1 or multiplies_pairs(g.unit)
         if usual and depth and loop.fits(g.target):
             addresses, ahead = (p["a"], p["b"]), (p["soon"], p["pace"])

@@ -45,9 +45,7 @@ class TileGuard:
         self.squares: list[list[StackVariable]] = [
             [f.var(self.kind, 0) for _ in half] for _ in half
         ]
-        self.test = g.module.define_once(
-            "extreme", lambda _, name: _extreme_function(g, plan, name)
-        )
+        self.test = extreme_function(g, plan)
 
     def include(self, values: Sequence[Sequence[Value]]) -> None:
         """Take a vector of channels of each pixel of the tile into account."""
@@ -67,6 +65,11 @@ class TileGuard:
         for i, square in enumerate(every):
             f.store(square, f.offset(maxima, i * bytes_))
         return f.call_function(self.test, maxima, height, width)
+
+
+def extreme_function(g: ConvContext, plan: WinogradSchedule) -> Function:
+    """The module's `extreme`."""
+    return g.module.define_once("extreme", lambda _, name: _extreme_function(g, plan, name))
 
 
 def _extreme_function(g: ConvContext, plan: WinogradSchedule, name: str) -> Function:

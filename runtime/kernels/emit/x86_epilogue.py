@@ -98,6 +98,10 @@ class EpilogueAssembly:
         )
 
 
+# The sums are stored as they are.
+STORE: Final = EpilogueAssembly((), 0, (), ValueLocation("sum"))
+
+
 def plan_epilogue(
     program: Program, broadcast: Sequence[bool], element: str
 ) -> EpilogueAssembly | None:
@@ -219,34 +223,63 @@ _OPERATIONS: Final[dict[str, Callable[[_Planner, int, Instr], ValueLocation | No
 }
 
 
-def _write(
-    f: Function, planned: EpilogueAssembly, sums: Sequence[Value], operands: Sequence[TileOperand]
-) -> None:
-    """Write the steps for each sum. Operands of the assembly: registers that it writes (the sums,
-    temporaries), the sums again as inputs, addresses, constants."""
-    vector, suffix = sums[0].type, _SUFFIX[sums[0].element]
-    written = len(sums) + planned.temporaries
-    pointers = [p for o in operands for p in o.pointers]
-    first_pointer = written + len(sums)
-    starts = [first_pointer]
+@dataclass(frozen=True)
+class EpilogueRegisters:
+    """What assembly calls registers: those of sums, temporaries and constants, and of the addresses
+    of all operands."""
+
+    sums: Sequence[str]
+    temporaries: Sequence[str]
+    constants: Sequence[str]
+    pointers: Sequence[str]
+
+
+def epilogue_lines(
+    planned: EpilogueAssembly,
+    element: str,
+    operands: Sequence[TileOperand],
+    registers: EpilogueRegisters,
+) -> list[str]:
+    """The steps and the store of each sum."""
+    suffix, starts = _SUFFIX[element], [0]
     for o in operands:
         starts.append(starts[-1] + len(o.pointers))
-    first = {"sum": 0, "temporary": len(sums), "constant": starts[-1]}
+    first = {"temporary": registers.temporaries, "constant": registers.constants}
 
     def text(location: ValueLocation, i: int) -> str:
         n = location.number
         if location.kind == "memory":
             which, offset = operands[n].offsets[i]
-            return f"{offset}(${starts[n] + which})"
-        return f"${first[location.kind] + (i if location.kind == 'sum' else n)}"
+            return f"{offset}({registers.pointers[starts[n] + which]})"
+        return registers.sums[i] if location.kind == "sum" else first[location.kind][n]
 
     output = ValueLocation("memory", len(operands) - 1)
     lines: list[str] = []
-    for i in range(len(sums)):
+    for i in range(len(registers.sums)):
         for step in planned.steps:
             names = [text(x, i) for x in (step.second, step.first, step.target) if x is not None]
             lines.append(f"{_MNEMONIC[step.op]}{suffix} {', '.join(names)}")
         lines.append(f"{_MNEMONIC['move']}{suffix} {text(planned.result, i)}, {text(output, i)}")
+    return lines
+
+
+def _write(
+    f: Function, planned: EpilogueAssembly, sums: Sequence[Value], operands: Sequence[TileOperand]
+) -> None:
+    """Write the steps for each sum. Operands of the assembly: registers that it writes (the sums,
+    temporaries), the sums again as inputs, addresses, constants."""
+    vector = sums[0].type
+    written = len(sums) + planned.temporaries
+    pointers = [p for o in operands for p in o.pointers]
+    read = written + len(sums) + len(pointers)
+    names = [f"${i}" for i in range(read + len(planned.constants))]
+    registers = EpilogueRegisters(
+        sums=names[: len(sums)],
+        temporaries=names[len(sums) : written],
+        constants=names[read:],
+        pointers=names[written + len(sums) : read],
+    )
+    lines = epilogue_lines(planned, sums[0].element, operands, registers)
     # Written while other operands are still read, so no operand shares a register with them.
     outs = ["=&v"] * written
     ins = [*map(str, range(len(sums))), *["r"] * len(pointers), *["v"] * len(planned.constants)]

@@ -117,7 +117,24 @@ def multiply_add_loop(
         ins += [str(i) for i in range(len(cells))]
         given += [s.get() for s in cells]
     # Operands are numbered with the inputs, those that begin as outputs do among them.
-    text = _LoopWriter(loop, len(cells), a_at + 2 * len(moving)).write(turns, rest, zeroed=zeroed)
+    names = [f"${i}" for i in range(a_at + len(moving))]
+    writer = LoopWriter(
+        loop,
+        LoopRegisters(
+            sums=tuple(names[: len(cells)]),
+            columns=tuple(names[len(cells) : len(cells) + len(loop.columns)]),
+            shared=names[len(cells) + len(loop.columns)],
+            product=names[a_at - 1],
+            a=names[a_at],
+            b=names[a_at + 1],
+            soon=names[a_at + 2] if loop.ahead else "",
+            pace=f"${a_at + 2 * len(moving)}",
+        ),
+    )
+    if zeroed:
+        writer.zero_sums()
+    writer.write(turns, rest, names[a_at + len(moving) - len(counters) :])
+    text = writer.lines
     kinds = [vector] * a_at + [v.type for v in moving]
     clobbers = ["~{memory}", "~{dirflag}", "~{fpsr}", "~{flags}"]
     done = f.assembly(
@@ -130,41 +147,48 @@ def multiply_add_loop(
         s.set(f.op(vector, f"extractvalue {done}, {i}"))
 
 
-class _LoopWriter:
-    """Writes the lines. Operands: the sums, registers of B and of a broadcast, the addresses of A
-    and B and of what to prefetch, counters of turns and of remaining steps, the pace."""
+@dataclass(frozen=True)
+class LoopRegisters:
+    """What assembly calls registers: those of the sums, row by row, of B, of a broadcast and of a
+    product that is added apart, of the addresses of A, of B and of what to prefetch, and of the
+    bytes that the last one moves per step."""
 
-    def __init__(self, loop: MultiplyAddLoop, sums: int, pace: int) -> None:
-        self.loop, self.sums, self.lines = loop, sums, list[str]()
-        first = sums + len(loop.columns)
-        self.shared, self.product = f"${first}", f"${first + 1}"
-        first = sums + loop.spare_registers
-        self.a, self.b, self.soon, self.pace = (
-            f"${first}",
-            f"${first + 1}",
-            f"${first + 2}",
-            f"${pace}",
-        )
-        self.counter = first + 2 + bool(loop.ahead)
+    sums: tuple[str, ...]
+    columns: tuple[str, ...]
+    shared: str
+    product: str
+    a: str
+    b: str
+    soon: str
+    pace: str
 
-    def write(self, turns: Value, rest: Value, *, zeroed: bool) -> list[str]:
+
+class LoopWriter:
+    """Writes the lines of a loop."""
+
+    def __init__(self, loop: MultiplyAddLoop, registers: LoopRegisters) -> None:
+        self.loop, self.registers, self.lines = loop, registers, list[str]()
+
+    def zero_sums(self) -> None:
+        # AVX encodes the first 16 registers only.
+        zero = "vpxord" if self.loop.is_avx512 else "vpxor" if self.loop.pairs else "vxorps"
+        self.lines += [f"{zero} {s}, {s}, {s}" for s in self.registers.sums]
+
+    def write(self, turns: Value, rest: Value, counters: Sequence[str]) -> None:
+        """All steps. counters: registers that count the turns and the remaining steps, of which
+        numbers that are not known to be zero, or not known, have one."""
         loop, lines = self.loop, self.lines
-        if zeroed:
-            # AVX encodes the first 16 registers only.
-            zero = "vpxord" if loop.is_avx512 else "vpxor" if loop.pairs else "vxorps"
-            lines += [f"{zero} ${i}, ${i}, ${i}" for i in range(self.sums)]
-        count, left = f"${self.counter}", f"${self.counter + (turns.known != 0)}"
         if turns.known is None:
-            lines += [f"testq {count}, {count}", "je 2f"]
+            lines += [f"testq {counters[0]}, {counters[0]}", "je 2f"]
         if turns.known != 0:
-            self.repeat(loop.unroll, count, 1)
+            self.repeat(loop.unroll, counters[0], 1)
         if rest.known is not None:
             self.steps(rest.known)
         else:
+            left = counters[-1]
             lines += ["2:", f"testq {left}, {left}", "je 4f"]
             self.repeat(1, left, 3)
             lines.append("4:")
-        return lines
 
     def repeat(self, number: int, times: str, label: int) -> None:
         """`number` steps, `times` times."""
@@ -172,11 +196,25 @@ class _LoopWriter:
         self.lines += [".p2align 4", f"{label}:"]
         self.steps(number)
         self.lines += [
-            f"addq $${number * loop.a_step}, {self.a}",
-            f"addq $${number * loop.b_step}, {self.b}",
+            f"addq $${number * loop.a_step}, {self.registers.a}",
+            f"addq $${number * loop.b_step}, {self.registers.b}",
             f"decq {times}",
             f"jne {label}b",
         ]
+
+    def repeat_while(self, counter: str) -> None:
+        """As many steps as the counter holds."""
+        loop, r = self.loop, self.registers
+        turn = [
+            f"addq $${loop.unroll * loop.a_step}, {r.a}",
+            f"addq $${loop.unroll * loop.b_step}, {r.b}",
+        ]
+        self.lines += [f"subq $${loop.unroll}, {counter}", "jl 2f", ".p2align 4", "1:"]
+        self.steps(loop.unroll)
+        self.lines += [*turn, f"subq $${loop.unroll}, {counter}", "jge 1b"]
+        self.lines += ["2:", f"addq $${loop.unroll}, {counter}", "je 4f"]
+        self.repeat(1, counter, 3)
+        self.lines.append("4:")
 
     def steps(self, number: int) -> None:
         for u in range(number):
@@ -184,10 +222,10 @@ class _LoopWriter:
 
     def step(self, u: int) -> None:
         """Step `u` from the addresses on."""
-        loop, lines = self.loop, self.lines
-        lines += [f"{_PREFETCH[loop.locality]} {ahead}({self.soon})" for ahead in loop.ahead]
+        loop, lines, r = self.loop, self.lines, self.registers
+        lines += [f"{_PREFETCH[loop.locality]} {ahead}({r.soon})" for ahead in loop.ahead]
         if loop.ahead:
-            lines.append(f"addq {self.pace}, {self.soon}")
+            lines.append(f"addq {r.pace}, {r.soon}")
         if loop.pairs:
             self.multiply_pairs(u)
         else:
@@ -195,33 +233,34 @@ class _LoopWriter:
 
     def multiply_pairs(self, u: int) -> None:
         """The products of cells of 16-bit integers in step `u`."""
-        loop, lines, width = self.loop, self.lines, len(self.loop.columns)
+        loop, lines, r, width = self.loop, self.lines, self.registers, len(self.loop.columns)
         for q, column in enumerate(loop.columns):
-            at = f"{column + u * loop.b_step}({self.b})"
-            lines.append(f"{loop.widening or 'vmovdqu'} {at}, ${self.sums + q}")
+            at = f"{column + u * loop.b_step}({r.b})"
+            lines.append(f"{loop.widening or 'vmovdqu'} {at}, {r.columns[q]}")
         for i, row in enumerate(loop.rows):
-            lines.append(f"vpbroadcastd {row + u * loop.a_step}({self.a}), {self.shared}")
+            lines.append(f"vpbroadcastd {row + u * loop.a_step}({r.a}), {r.shared}")
             for q in range(width):
-                total = f"${i * width + q}"
-                lines.append(f"vpmaddwd ${self.sums + q}, {self.shared}, {self.product}")
-                lines.append(f"vpaddd {self.product}, {total}, {total}")
+                total = r.sums[i * width + q]
+                lines.append(f"vpmaddwd {r.columns[q]}, {r.shared}, {r.product}")
+                lines.append(f"vpaddd {r.product}, {total}, {total}")
 
     def multiply_floats(self, u: int) -> None:
         """The products of floats in step `u`."""
         loop, suffix, width = self.loop, _SUFFIX[self.loop.element], len(self.loop.columns)
-        lines = self.lines
+        lines, r = self.lines, self.registers
         for q, column in enumerate(loop.columns):
-            at = f"{column + u * loop.b_step}({self.b})"
-            lines.append(f"vmovup{suffix} {at}, ${self.sums + q}")
+            at = f"{column + u * loop.b_step}({r.b})"
+            lines.append(f"vmovup{suffix} {at}, {r.columns[q]}")
         for i, row in enumerate(loop.rows):
-            at = f"{row + u * loop.a_step}({self.a})"
+            at = f"{row + u * loop.a_step}({r.a})"
             if loop.is_avx512 and width == 1:
-                lines.append(f"vfmadd231p{suffix} {at}{{1to{loop.lanes}}}, ${self.sums}, ${i}")
+                at = f"{at}{{1to{loop.lanes}}}"
+                lines.append(f"vfmadd231p{suffix} {at}, {r.columns[0]}, {r.sums[i]}")
                 continue
             # A broadcast to 128 bits of two doubles has a name of its own.
             narrow = loop.lanes == 2 and suffix == "d"
-            lines.append(f"{'vmovddup' if narrow else 'vbroadcasts' + suffix} {at}, {self.shared}")
+            lines.append(f"{'vmovddup' if narrow else 'vbroadcasts' + suffix} {at}, {r.shared}")
             lines += [
-                f"vfmadd231p{suffix} ${self.sums + q}, {self.shared}, ${i * width + q}"
+                f"vfmadd231p{suffix} {r.columns[q]}, {r.shared}, {r.sums[i * width + q]}"
                 for q in range(width)
             ]

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from ....ir.dtype import DType
-from ...llvmir.builder import Function, StackVariable
+from ...llvmir.builder import AssemblyFunction, Function, StackVariable
 from ...llvmir.values import ELEMENT, F32, I1, I64, PTR, Value, bits_of, integer, vec
 from ..emit.register_tile import unrolled_loop
 from ..emit.strided_loops import masked_load
@@ -28,6 +28,7 @@ from ..emit.x86_multiply_add_loop import (
     widening_load,
 )
 from . import bf16_rounding as rounding
+from .assembly.tile import write_tile
 from .block_micro_kernel import accumulate_blocks
 from .context import GemmContext, TileShape
 from .epilogue import finish_registers
@@ -77,7 +78,7 @@ class MicroKernel(Protocol):
         b()."""
         ...
 
-    def tile(self, shape: TileShape) -> Function:
+    def tile(self, shape: TileShape) -> Function | AssemblyFunction:
         """The function of a tile. Arguments:
 
         frame, a, b (the tile's first elements), m, n (its row and column in the product), cols
@@ -114,7 +115,7 @@ class VectorMicroKernel:
     ) -> None:
         self.g, self._finish = g, finish
         self._accumulate = accumulate or accumulate_panels
-        self._made: dict[TileShape, Function] = {}
+        self._made: dict[TileShape, Function | AssemblyFunction] = {}
 
     def configure(self, loops: LoopState) -> None:
         pass
@@ -136,10 +137,39 @@ class VectorMicroKernel:
     ) -> None:
         pass
 
-    def tile(self, shape: TileShape) -> Function:
+    def tile(self, shape: TileShape) -> Function | AssemblyFunction:
         if shape not in self._made:
-            self._made[shape] = self._tile_function(shape)
+            self._made[shape] = self._assembly_function(shape) or self._tile_function(shape)
         return self._made[shape]
+
+    def _assembly_function(self, shape: TileShape) -> AssemblyFunction | None:
+        """A tile's function in assembly, if it can be written so."""
+        columns = self._columns(shape)
+        if self._accumulate is not accumulate_panels:
+            return None
+        loop = _assembly_loop(self.g, shape, columns)
+        if loop is None:
+            return None
+        return write_tile(self.g, self._stem(shape), self._params(), shape, columns, loop)
+
+    def _columns(self, shape: TileShape) -> list[int]:
+        """Where the registers of a row begin."""
+        t = self.g.schedule
+        return [p * t.nr + v * t.lanes for p in range(shape.panels) for v in range(shape.vectors)]
+
+    def _stem(self, shape: TileShape) -> str:
+        edge = "edge_" if shape.edge else ""
+        return f"tile_{edge}{shape.rows}x{shape.panels}x{shape.vectors}"
+
+    def _params(self) -> list[tuple[str, str]]:
+        """Types and names of a tile's parameters (`MicroKernel.tile`)."""
+        g = self.g
+        return (
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
+            + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
+            + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace")]
+            + (TERMS if g.corrections and not g.schedule.buffered else [])
+        )
 
     def more_arguments(self, row: Value, rows: Value, terms: Sequence[Value]) -> Sequence[Value]:
         return () if self._finish else terms
@@ -156,14 +186,9 @@ class VectorMicroKernel:
     def _open_tile(self, shape: TileShape) -> Function:
         """A tile's function without its body."""
         g = self.g
-        t = g.schedule
-        edge = "edge_" if shape.edge else ""
         return g.module.function(
-            g.module.unique(f"tile_{edge}{shape.rows}x{shape.panels}x{shape.vectors}"),
-            [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
-            + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
-            + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace")]
-            + (TERMS if g.corrections and not t.buffered else []),
+            g.module.unique(self._stem(shape)),
+            self._params(),
             attributes="nounwind noinline",
             linkage="internal",
         )
@@ -172,9 +197,7 @@ class VectorMicroKernel:
         g = self.g
         t = g.schedule
         f = self._open_tile(shape)
-        columns = [
-            p * t.nr + v * t.lanes for p in range(shape.panels) for v in range(shape.vectors)
-        ]
+        columns = self._columns(shape)
         sums = [[f.var(g.vector, 0) for _ in columns] for _ in range(shape.rows)]
         addresses = [
             [f.at(f.params["buffer"], i * t.width + c, g.acc) for c in columns]

@@ -28,6 +28,8 @@ entry:
  ret i64 %y
 }}
 """
+# A call of a function in assembly.
+_CALL = ' %y = call i64 @"\\01deep"(i64 %x)\n'
 _OUTER = """define internal i64 @outer{suffix}(ptr noalias %to, i64 %n) nounwind noinline {{
 entry:
  br label %loop
@@ -161,3 +163,14 @@ def test_copies_are_laid_out_for_each_processor(isa: Isa) -> None:
     assert [sorted(i.imports) for i in images] == [["memset"], ["memset"]]
     sizes = [len(i.code) for i in images]
     assert abs(sizes[0] - sizes[1]) <= 64  # the order of sections differs, and so do gaps
+
+
+def test_functions_that_call_assembly_stay_in_their_modules() -> None:
+    """Their texts are equal; what they call is not. So are those of functions that call them."""
+    pool = FunctionPool()
+    for number, factor in enumerate((3, 5)):
+        text = module(f"k{number}").replace(" %y = mul i64 %x, 3\n", _CALL)
+        assert _CALL in text
+        lines = rf"deep:\0Aimulq ${factor}, %rdi, %rax\0Aretq"
+        reduced = pool.reduce(number, f'module asm "{lines}"\n{text}')
+        assert reduced.sources == {} and "section" not in reduced.text

@@ -52,7 +52,7 @@ def test_text_is_assembled_for_each_instruction_set(isa: str, dtype: DType) -> N
         spec = make(Case(64, n, 128, dtype=dtype), "plain", target)[0]
         text = generate(spec, target, "k").text
         assert "vfmadd231p" in text and "llvm.fma" not in text
-        assert emit_object(text, target).exports["k"] == 0
+        assert "k" in emit_object(text, target).exports
 
 
 def test_registers_of_512_bits_are_zeroed_in_their_encoding_and_broadcast_from_memory() -> None:

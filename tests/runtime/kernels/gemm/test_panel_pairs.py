@@ -55,9 +55,7 @@ def test_panel_pairs_fit_the_registers() -> None:
     spec = make(Case(64, 300, 128), "plain", HALVES)[0]
     t = choose_schedule(spec, HALVES)
     assert (t.heights, t.vectors) == ((6, 5), 2)
-    assert 'internal void @"tile_6x2x2' in generate(spec, HALVES, "k").text.replace(
-        "@tile", '@"tile'
-    )
+    assert r"\0Atile_6x2x2:\0A" in generate(spec, HALVES, "k").text
 
 
 CASES = {

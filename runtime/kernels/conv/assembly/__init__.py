@@ -1,0 +1,1 @@
+"""Register tiles and transforms of convolutions as functions in assembly."""

@@ -1,0 +1,1 @@
+"""Register tiles of matrix products as functions in assembly."""

@@ -1,0 +1,87 @@
+"""Tiles of direct and depthwise convolutions in assembly: the bits of LLVM's own code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.target import generic_target
+from irc_compiler.runtime.jit.llvm import emit_object
+from irc_compiler.runtime.kernels.conv import generate
+from irc_compiler.runtime.kernels.emit.x86_tile import TileLayout
+from support.kernels.harness import ISAS, compile_spec, same_bits
+
+from tests.runtime.kernels.conv.test_direct import Case, computed, make
+
+FORCED = [isa for isa in ISAS if isa in ("avx2", "avx512")]
+CASES = {
+    # Tiles at all edges; a window of one pixel; taps that are one run with their channels.
+    "padded": Case((11, 13), (3, 3), 5, 32, pads=(1, 1), epilogue="residual"),
+    "strided": Case((23, 21), (7, 7), 3, 32, pads=(3, 3), strides=(2, 2), epilogue="bias"),
+    "points": Case((9, 10), (1, 1), 8, 16, strides=(2, 2)),
+    "dilated": Case((14, 15), (3, 3), 4, 32, pads=(2, 2), dilations=(2, 2), epilogue="bias"),
+    "channels first": Case((9, 8), (3, 3), 6, 16, pads=(1, 1), data_last=False),
+    "line": Case((40,), (5,), 7, 16, pads=(2,), epilogue="residual"),
+    "far pads": Case((4, 5), (3, 3), 4, 16, pads=(3, 3)),
+    "groups": Case((8, 9), (3, 3), 4, 16, groups=2, pads=(1, 1), batch=2, epilogue="bias"),
+    "depthwise": Case((15, 17), (3, 3), 1, 1, groups=32, pads=(1, 1), epilogue="residual"),
+    "depthwise, strided": Case((16, 33), (5, 5), 1, 1, groups=32, pads=(2, 2), strides=(2, 2)),
+    "depthwise, far pads": Case((4, 5), (3, 3), 1, 1, groups=16, pads=(3, 3), epilogue="bias"),
+}
+# These need masks, tests at run time, a third axis, or a long epilogue.
+OTHERS = {
+    "part of a vector": Case((9, 8), (3, 3), 4, 17, pads=(1, 1)),
+    "dynamic": Case((9, 8), (3, 3), 4, 16, pads=(1, 1), dynamic=True),
+    "volume": Case((4, 5, 6), (2, 3, 3), 3, 16),
+    "swish": Case((9, 8), (3, 3), 4, 16, epilogue="swish"),
+}
+
+
+def text_of(case: Case, isa: str) -> str:
+    return generate(make(case, isa)[0], generic_target(isa), "k").text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("isa", FORCED)
+@pytest.mark.parametrize("dtype", [DType.f32, DType.f64], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_tile_in_assembly_gives_the_bits_of_llvm(
+    name: str, dtype: DType, isa: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = replace(CASES[name], dtype=dtype)
+    floats = dtype is DType.f32
+    found = [computed(case, isa, floats=floats, at=at)[0] for at in ("end", "start")]
+    monkeypatch.setattr(TileLayout, "fits", lambda *_, **__: False)
+    compile_spec.cache_clear()
+    wanted = computed(case, isa, floats=floats)[0]
+    compile_spec.cache_clear()
+    assert all(same_bits(np.ascontiguousarray(f), np.ascontiguousarray(wanted)) for f in found)
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+@pytest.mark.parametrize("name", CASES)
+def test_all_tiles_of_a_kernel_are_assembled(name: str, isa: str) -> None:
+    text = text_of(CASES[name], isa)
+    assert "module asm" in text and "define internal" not in text
+    assert "k" in emit_object(text, generic_target(isa)).exports  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_tiles_are_compiled(name: str) -> None:
+    assert "module asm" not in text_of(OTHERS[name], "avx512")
+
+
+@pytest.mark.parametrize("name", ["padded", "depthwise"])
+def test_rows_that_are_gigabytes_apart_are_compiled(name: str) -> None:
+    """Immediates have 32 bits."""
+    spec = make(CASES[name], "avx2")[0]
+    batch, channel, depth, *_ = spec.data.strides
+    data = replace(spec.data, strides=(batch, channel, 2**29, depth)[: len(spec.data.strides)])
+    text = generate(replace(spec, data=data), generic_target("avx2"), "k").text
+    assert "module asm" not in text
+
+
+def test_other_instruction_sets_have_no_assembly() -> None:
+    for isa in ("plain", "neon"):
+        assert "module asm" not in text_of(CASES["padded"], isa)
