@@ -17,8 +17,9 @@ from .layers import Layer
 from .observers import InputMoments
 from .weights import CLIP_RATIOS, quantize_groups
 
-# Exponents of the activation's magnitude that AWQ tries.
-_EXPONENTS = np.linspace(0.0, 1.0, 11)
+# Exponents of the activation's magnitude that AWQ tries: every other one, then the neighbours of
+# the best.
+_EXPONENTS: Sequence[float] = tuple(n / 10 for n in range(11))
 # Shares of a group's range that are tried for each exponent.
 _RATIOS = CLIP_RATIOS[1::3]
 # Outputs of a layer, and rows of its input, whose errors are computed for each exponent.
@@ -62,34 +63,38 @@ def smooth_factors(
     return found
 
 
-def awq_factors(
-    layers: Sequence[Layer], moments: Mapping[Value, InputMoments], kind: str, group: int
-) -> dict[Value, Array]:
-    """The power of the mean |x| by channel with which rounding the weights changes the products
-    least, for each activation."""
-    found: dict[Value, Array] = {}
-    for value, readers in by_activation(layers).items():
-        seen = moments[value]
-        mean = seen.magnitude / max(1, seen.rows)
-        tried = [normalize_factors(mean**exponent) for exponent in _EXPONENTS]
-        costs = [
-            sum(_output_error(layer, factors, seen, kind, group) for layer in readers)
-            for factors in tried
-        ]
-        found[value] = tried[int(np.argmin(costs))]
-    return found
+def awq_factors(readers: Sequence[Layer], seen: InputMoments, kind: str, group: int) -> Array:
+    """The power of the mean |x| by channel with which rounding the weights of one activation's
+    readers changes the products least."""
+    mean = seen.magnitude / max(1, seen.rows)
+    gram = seen.sample.T @ seen.sample
+    costs: dict[float, float] = {}
+
+    def find_cost(exponent: float) -> float:
+        if exponent not in costs:
+            factors, squares = normalize_factors(mean**exponent), seen.squares
+            errors = (_output_error(r, factors, squares, gram, kind, group) for r in readers)
+            costs[exponent] = sum(errors)
+        return costs[exponent]
+
+    best = min(_EXPONENTS[::2], key=find_cost)
+    at = _EXPONENTS.index(best)
+    best = min(_EXPONENTS[max(0, at - 1) : at + 2], key=find_cost)
+    return normalize_factors(mean**best)
 
 
-def _output_error(layer: Layer, factors: Array, seen: InputMoments, kind: str, group: int) -> float:
-    """The squared error of the layer's products with sampled inputs, after rounding of its scaled
-    weight, of outputs that are spread evenly."""
+def _output_error(
+    layer: Layer, factors: Array, squares: Array, gram: Array, kind: str, group: int
+) -> float:
+    """The squared error of the layer's products after rounding of its scaled weight, of outputs
+    that are spread evenly. gram: sums of x x^T of sampled inputs x; squares: of all x^2."""
     assert layer.depth is not None
     rows = layer.weight if layer.depth == 1 else layer.weight.T
     rows = rows[:: -(-len(rows) // _SAMPLED_OUTPUTS)]
-    cost = seen.squares / factors**2
+    cost = squares / factors**2
     rounded = quantize_groups(rows * factors, 1, group, kind, cost, _RATIOS).dequantize()
-    error = (rounded / factors - rows) @ seen.sample.T
-    return float(np.square(error).sum()) / len(rows) * layer.weight.size
+    error = rounded / factors - rows
+    return float(np.einsum("nk,nk->", error, error @ gram)) / len(rows) * layer.weight.size
 
 
 def normalize_factors(factors: Array) -> Array:

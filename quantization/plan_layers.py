@@ -14,7 +14,14 @@ from ..ir.ops import Gemm
 from .calibration import Observe, Step, calibrate
 from .gptq import quantize_gptq
 from .graph_form import reciprocal
-from .input_scales import SAMPLED_ROWS, awq_factors, normalize_factors, scale_weight, smooth_factors
+from .input_scales import (
+    SAMPLED_ROWS,
+    awq_factors,
+    by_activation,
+    normalize_factors,
+    scale_weight,
+    smooth_factors,
+)
 from .layers import Layer, find_bias, find_last_layers
 from .observers import ChannelMeans, InputMoments, RangeObserver, choose_params
 from .plan import ActivationParams, LayerPlan, QuantizationPlan
@@ -76,8 +83,11 @@ def _plan_weights(
             moments = _observe_moments(graph, part, samples, options, step)
         if options.algorithm in ("awq", "awq-gptq"):
             step("choosing factors", len(made), len(layers))
-            scaled = [layer for layer in part if layer.name not in last]
-            factors = awq_factors(scaled, moments, options.weights, options.group)
+            scaled = by_activation([layer for layer in part if layer.name not in last])
+            factors = {
+                value: awq_factors(readers, moments[value], options.weights, options.group)
+                for value, readers in scaled.items()
+            }
         for layer in part:
             seen, kind = moments.get(layer.data), options.weights
             if layer.name in last:
