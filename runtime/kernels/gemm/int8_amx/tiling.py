@@ -78,8 +78,8 @@ def choose_int8_amx_schedule(spec: GemmSpec, target: Target) -> Int8AmxSchedule:
         fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,
         rows_of_work=-(-heights[0] // target.heuristics.amx_speedup),
         panel_work=panel_work(target, product),
-        # With the sign of the weights: 4-bit ones are 0 to 15.
         scales_at=scales_at,
         reads_source=reads_source(spec),
+        # Left codes are signed; 4-bit weights are 0 to 15.
         instruction=f"llvm.x86.tdpb{'ss' if spec.b.dtype is DType.i8 else 'su'}d",
     )
