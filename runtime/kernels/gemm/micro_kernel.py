@@ -101,11 +101,24 @@ class MicroKernel(Protocol):
         ...
 
 
-class VectorMicroKernel:
-    """Tiles of vector registers. finish: the epilogue of sums in a buffer; None: tiles finish their
-    registers. accumulate: what adds products to a tile's sums (None: `accumulate_panels`)."""
+class WithoutBlockState:
+    """The part of MicroKernel of one that keeps nothing for a block and takes A as it is packed."""
 
     selects_in_place = False
+
+    def tiles_in_place(self, loops: LoopState, a: Value, tiles: Value) -> Value:
+        return tiles
+
+    def begin_block(self, loops: LoopState) -> None:
+        pass
+
+    def end_block(self, loops: LoopState) -> None:
+        pass
+
+
+class VectorMicroKernel(WithoutBlockState):
+    """Tiles of vector registers. finish: the epilogue of sums in a buffer; None: tiles finish their
+    registers. accumulate: what adds products to a tile's sums (None: `accumulate_panels`)."""
 
     def __init__(
         self,
@@ -121,15 +134,6 @@ class VectorMicroKernel:
         pass
 
     def release(self, loops: LoopState) -> None:
-        pass
-
-    def tiles_in_place(self, loops: LoopState, a: Value, tiles: Value) -> Value:
-        return tiles
-
-    def begin_block(self, loops: LoopState) -> None:
-        pass
-
-    def end_block(self, loops: LoopState) -> None:
         pass
 
     def begin_panels(

@@ -21,7 +21,7 @@ from ....llvmir.values import F32, I1, I32, I64, PTR, Value, integer, number, ve
 from ...emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile, release
 from ..context import GemmContext, TileShape
 from ..loops.loop_state import LoopState
-from ..micro_kernel import TileOrigin
+from ..micro_kernel import TileOrigin, WithoutBlockState
 from ..packing.quantize_rows import dot_groups
 from ..schedule import Int8AmxSchedule
 from .expand_panel import code_shift, expand_panel_function, factors_per_group, panel_bytes
@@ -32,11 +32,9 @@ _UNROLLED_ROWS: Final = 8
 _LINE_BYTES: Final = 64
 
 
-class Int8AmxMicroKernel:
+class Int8AmxMicroKernel(WithoutBlockState):
     """The protocol MicroKernel. In scratch are the panel that tiles multiply, expanded, and the
     integer sums of one group."""
-
-    selects_in_place = False
 
     def __init__(self, loops: LoopState, schedule: Int8AmxSchedule, finish: Function) -> None:
         self.g, self.schedule, self._finish = loops.g, schedule, finish
@@ -52,15 +50,6 @@ class Int8AmxMicroKernel:
 
     def release(self, loops: LoopState) -> None:
         release(loops.f)
-
-    def tiles_in_place(self, loops: LoopState, a: Value, tiles: Value) -> Value:
-        return tiles
-
-    def begin_block(self, loops: LoopState) -> None:
-        pass
-
-    def end_block(self, loops: LoopState) -> None:
-        pass
 
     def begin_panels(
         self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
