@@ -7,7 +7,8 @@ import numpy as np
 
 from ..ir.op import Array
 from .plan import QuantizedWeight
-from .weights import assemble_rows, choose_grid, decode, encode, fit_group
+from .range_search import search_ranges
+from .weights import CLIP_RATIOS, assemble_rows, decode, encode, fit_group
 
 # The share of the mean of the Hessian's diagonal that is added to it.
 _DAMPING = 0.01
@@ -15,9 +16,12 @@ _DAMPING = 0.01
 _BLOCK = 32
 
 
-def quantize_gptq(weight: Array, axis: int, group: int, kind: str, gram: Array) -> QuantizedWeight:
+def quantize_gptq(
+    weight: Array, axis: int, group: int, kind: str, gram: Array, num_threads: int | None = None
+) -> QuantizedWeight:
     """A matrix in groups along `axis`, its depth. gram: sums of x x^T of the layer's inputs. Each
-    group's range is the share of its own with the least error before compensation."""
+    group's range is the share of its own with the least error before compensation. num_threads:
+    None for all CPUs."""
     group = fit_group(weight.shape[axis], group)
     # One row for each input: what a step reads and changes is contiguous.
     inputs = np.array(weight if axis == 0 else weight.T, np.float32, order="C")
@@ -36,8 +40,9 @@ def quantize_gptq(weight: Array, axis: int, group: int, kind: str, gram: Array) 
             number = at // group
             if at % group == 0:
                 rows = _apply_errors(inputs, errors, upper, first, at, last, at + group)
-                found = choose_grid(rows, kind, cost[at : at + group, None])
-                steps[number], zeros[number] = found
+                part = cost[at : at + group, None, None]
+                found = search_ranges(rows[:, None], kind, part, CLIP_RATIOS, num_threads)
+                steps[number], zeros[number] = (each[0] for each in found)
             scale, shift = steps[number], zeros[number]
             codes[at] = encode(inputs[at], kind, scale, shift)
             error = (inputs[at] - decode(codes[at], kind, scale, shift)) / upper[at, at]

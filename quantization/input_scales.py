@@ -7,7 +7,7 @@ weights in groups. Layers that read one activation share one set of factors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -63,17 +63,26 @@ def smooth_factors(
     return found
 
 
-def awq_factors(readers: Sequence[Layer], seen: InputMoments, kind: str, group: int) -> Array:
+def awq_factors(
+    readers: Sequence[Layer],
+    seen: InputMoments,
+    kind: str,
+    group: int,
+    num_threads: int | None = None,
+) -> Array:
     """The power of the mean |x| by channel with which rounding the weights of one activation's
-    readers changes the products least."""
+    readers changes the products least. num_threads: None for all CPUs."""
     mean = seen.magnitude / max(1, seen.rows)
     gram = seen.sample.T @ seen.sample
     costs: dict[float, float] = {}
 
+    def round_rows(rows: Array, importance: Array) -> Array:
+        return quantize_groups(rows, 1, group, kind, importance, _RATIOS, num_threads).dequantize()
+
     def find_cost(exponent: float) -> float:
         if exponent not in costs:
-            factors, squares = normalize_factors(mean**exponent), seen.squares
-            errors = (_output_error(r, factors, squares, gram, kind, group) for r in readers)
+            factors = normalize_factors(mean**exponent)
+            errors = (_output_error(r, factors, seen.squares, gram, round_rows) for r in readers)
             costs[exponent] = sum(errors)
         return costs[exponent]
 
@@ -84,16 +93,19 @@ def awq_factors(readers: Sequence[Layer], seen: InputMoments, kind: str, group: 
 
 
 def _output_error(
-    layer: Layer, factors: Array, squares: Array, gram: Array, kind: str, group: int
+    layer: Layer,
+    factors: Array,
+    squares: Array,
+    gram: Array,
+    round_rows: Callable[[Array, Array], Array],
 ) -> float:
     """The squared error of the layer's products after rounding of its scaled weight, of outputs
-    that are spread evenly. gram: sums of x x^T of sampled inputs x; squares: of all x^2."""
+    that are spread evenly. gram: sums of x x^T of sampled inputs x; squares: of all x^2.
+    round_rows: takes rows of the weight and weights of their squared errors."""
     assert layer.depth is not None
     rows = layer.weight if layer.depth == 1 else layer.weight.T
     rows = rows[:: -(-len(rows) // _SAMPLED_OUTPUTS)]
-    cost = squares / factors**2
-    rounded = quantize_groups(rows * factors, 1, group, kind, cost, _RATIOS).dequantize()
-    error = rounded / factors - rows
+    error = round_rows(rows * factors, squares / factors**2) / factors - rows
     return float(np.einsum("nk,nk->", error, error @ gram)) / len(rows) * layer.weight.size
 
 

@@ -85,7 +85,9 @@ def _plan_weights(
             step("choosing factors", len(made), len(layers))
             scaled = by_activation([layer for layer in part if layer.name not in last])
             factors = {
-                value: awq_factors(readers, moments[value], options.weights, options.group)
+                value: awq_factors(
+                    readers, moments[value], options.weights, options.group, options.num_threads
+                )
                 for value, readers in scaled.items()
             }
         for layer in part:
@@ -134,10 +136,12 @@ def _plan_weight(
     divisors = np.ones(1) if factors is None else factors
     if seen is not None and "gptq" in options.algorithm:
         gram = seen.gram / np.outer(divisors, divisors)
-        codes = quantize_gptq(weight, layer.depth, options.group, kind, gram)
+        codes = quantize_gptq(weight, layer.depth, options.group, kind, gram, options.num_threads)
     else:
         importance = None if seen is None else seen.squares / divisors**2
-        codes = quantize_groups(weight, layer.depth, options.group, kind, importance)
+        codes = quantize_groups(
+            weight, layer.depth, options.group, kind, importance, num_threads=options.num_threads
+        )
     return LayerPlan(layer.name, codes, None, factors)
 
 

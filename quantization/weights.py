@@ -11,6 +11,7 @@ from ..ir.op import Array
 from .layers import Layer
 from .nf4 import NF4_TABLE
 from .plan import ActivationParams, QuantizedWeight
+from .range_search import LEAST_STEP, search_ranges
 
 _MAX_I8 = 127
 _MAX_BIAS_CODE = 2**31 - 1
@@ -19,7 +20,7 @@ _MIN_GROUP = 16
 # Shares of a group's range that a search of its limits tries.
 CLIP_RATIOS: Sequence[float] = tuple(np.linspace(0.975, 0.6, 16, dtype=np.float32).tolist())
 # Elements of a weight whose ranges are searched at once.
-_CHUNK_ELEMENTS = 1 << 15
+_CHUNK_ELEMENTS = 1 << 17
 
 
 def quantize_channels(
@@ -35,7 +36,7 @@ def quantize_channels(
     if bias is not None:
         least = np.abs(bias.astype(np.float64)) / (activation.scale * (_MAX_BIAS_CODE // 2))
         scale = np.maximum(scale, least.reshape(scale.shape))
-    scale = _nonzero(scale).astype(np.float32)
+    scale = np.where(scale > LEAST_STEP, scale, 1.0).astype(np.float32)
     codes = np.clip(np.rint(weight / scale), -_MAX_I8, _MAX_I8).astype(np.int8)
     return QuantizedWeight(codes, DType.i8, scale)
 
@@ -57,15 +58,19 @@ def quantize_groups(
     kind: str,
     importance: Array | None = None,
     ratios: Sequence[float] = CLIP_RATIOS,
+    num_threads: int | None = None,
 ) -> QuantizedWeight:
     """A matrix whose codes share a scale by groups along `axis`. kind: int8 (i8 without zero
     points), int4 (u4 with zero points) or nf4. importance: weights of the squared errors along
     `axis`; where given, each group's range is its own or the share of it (`ratios`) with the least
-    error."""
+    error. num_threads: None for all CPUs."""
     group = fit_group(weight.shape[axis], group)
     rows = weight if axis == 1 else weight.T
-    blocks = np.ascontiguousarray(rows).reshape(rows.shape[0], -1, group)
-    cost = None if importance is None else importance.reshape(-1, group).astype(np.float32)
+    blocks = rows.reshape(rows.shape[0], -1, group)
+    if importance is None:
+        cost, ratios = np.ones((group, blocks.shape[1], 1), np.float32), ()
+    else:
+        cost = importance.astype(np.float32).reshape(-1, group).T[..., None]
     codes = np.zeros(blocks.shape, np.int8 if kind == "int8" else np.uint8)
     step = np.zeros(blocks.shape[:2], np.float32)
     zero = np.zeros_like(step)
@@ -73,69 +78,24 @@ def quantize_groups(
     count = max(1, _CHUNK_ELEMENTS // max(1, weight.shape[axis]))
     for first in range(0, len(blocks), count):
         part = slice(first, first + count)
-        values = np.ascontiguousarray(blocks[part].transpose(2, 0, 1))
-        costs = None if cost is None else np.broadcast_to(cost.T[:, None], values.shape).copy()
-        step[part], zero[part] = choose_grid(values, kind, costs, ratios)
-        codes[part] = encode(blocks[part], kind, step[part][..., None], zero[part][..., None])
+        values = np.ascontiguousarray(blocks[part].transpose(2, 1, 0))
+        found = search_ranges(values, kind, cost, ratios, num_threads)
+        codes[part] = encode(values, kind, *found).transpose(2, 1, 0)
+        step[part], zero[part] = (each.T for each in found)
     return _assemble(codes, step, zero, kind, axis, group)
-
-
-def choose_grid(
-    values: Array, kind: str, cost: Array | None = None, ratios: Sequence[float] = CLIP_RATIOS
-) -> tuple[Array, Array]:
-    """Scales and zero points [...] of groups along the first axis of values [group, ...]. cost:
-    weights of the squared errors, broadcast to the values; where given, each group's range is its
-    own or the share of it (`ratios`) with the least error."""
-    limits = values.min(axis=0), values.max(axis=0)
-    step, zero = _cut_grid(limits, kind, 1.0)
-    if cost is None:
-        return step, zero
-    scratch = np.empty_like(values)
-    least = _squared_error(values, kind, step, zero, cost, scratch)
-    for ratio in ratios:
-        tried = _cut_grid(limits, kind, float(ratio))
-        error = _squared_error(values, kind, *tried, cost, scratch)
-        better = error < least
-        least = np.where(better, error, least)
-        step, zero = (
-            np.where(better, new, old) for new, old in zip(tried, (step, zero), strict=True)
-        )
-    return step, zero
-
-
-def _cut_grid(limits: tuple[Array, Array], kind: str, ratio: float) -> tuple[Array, Array]:
-    """Scales and zero points of groups whose ranges are cut to a share. limits: the least and the
-    largest value of each group."""
-    if kind == "int4":
-        low, high = np.minimum(limits[0], 0) * ratio, np.maximum(limits[1], 0) * ratio
-        step = _nonzero((high - low) / 15).astype(np.float32)
-        return step, np.clip(np.rint(-low / step), 0, 15)
-    most = np.maximum(-limits[0], limits[1]) * ratio
-    step = _nonzero(most / (_MAX_I8 if kind == "int8" else 1.0)).astype(np.float32)
-    return step, np.zeros_like(step)
 
 
 def encode(values: Array, kind: str, step: Array, zero: Array) -> Array:
     """The nearest codes."""
     if kind == "nf4":
-        return _nearest_nf4(values / step).astype(np.uint8)
-    codes = _nearest_integers(values, kind, step, zero)
-    return codes.astype(np.uint8 if kind == "int4" else np.int8)
-
-
-def _nearest_nf4(values: Array) -> Array:
-    return np.searchsorted((NF4_TABLE[1:] + NF4_TABLE[:-1]) / 2, values)
-
-
-def _nearest_integers(
-    values: Array, kind: str, step: Array, zero: Array, out: Array | None = None
-) -> Array:
-    """The nearest codes of int4 or int8, float32."""
-    low, high = (0, 15) if kind == "int4" else (-_MAX_I8, _MAX_I8)
-    codes = np.divide(values, step, out=out)
+        middles = (NF4_TABLE[1:] + NF4_TABLE[:-1]) / 2
+        return np.searchsorted(middles, values / step).astype(np.uint8)
+    codes = values / step
     np.rint(codes, out=codes)
     codes += zero
-    return np.clip(codes, low, high, out=codes)
+    if kind == "int4":
+        return np.clip(codes, 0, 15, out=codes).astype(np.uint8)
+    return np.clip(codes, -_MAX_I8, _MAX_I8, out=codes).astype(np.int8)
 
 
 def decode(codes: Array, kind: str, step: Array, zero: Array) -> Array:
@@ -143,22 +103,6 @@ def decode(codes: Array, kind: str, step: Array, zero: Array) -> Array:
     if kind == "nf4":
         return NF4_TABLE[codes] * step
     return (codes.astype(np.float32) - zero) * step
-
-
-def _squared_error(
-    values: Array, kind: str, step: Array, zero: Array, cost: Array, scratch: Array
-) -> Array:
-    """The weighted squared error of each group's nearest codes, [...]. scratch: like values."""
-    if kind == "nf4":
-        error = NF4_TABLE[_nearest_nf4(values / step)]
-    else:
-        error = _nearest_integers(values, kind, step, zero, scratch)
-        error -= zero
-    error *= step
-    error -= values
-    error *= error
-    error *= cost
-    return error.sum(axis=0)
 
 
 def _assemble(
@@ -182,7 +126,3 @@ def assemble_rows(
 ) -> QuantizedWeight:
     """Codes [rows, depth] with parameters [rows, groups] as a weight."""
     return _assemble(codes.reshape(codes.shape[0], -1, group), steps, zeros, kind, axis, group)
-
-
-def _nonzero(scale: Array) -> Array:
-    return np.where(scale > 1e-30, scale, 1.0)

@@ -30,7 +30,7 @@ ARROWS = {
     "compat": {"compat", "llm", "api", "builder", "compiler", "ir"},
     "serve": {"serve", "llm", "api", "runtime", "plan", "ir", ""},
     "llm": {"llm", "api", "builder", "compiler", "ir"},
-    "quantization": {"quantization", "api", "compiler", "ir"},
+    "quantization": {"quantization", "api", "builder", "compiler", "ir"},
     "cli": {
         *("cli", "llm", "serve", "compat", "quantization", "api", "compiler", "runtime", "plan"),
         *("ir", "samples", ""),
