@@ -25,7 +25,7 @@ def classify(predict: Any, images: Any, workers: int, rows: int = 32) -> tuple[A
     frame = dd.from_pandas(pd.DataFrame(images), chunksize=rows)
     meta = pd.DataFrame({"probabilities": pd.Series(dtype=object)})
     with (
-        LocalCluster(workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster),
     ):
         found = frame.map_partitions(predict, meta=meta).compute()

@@ -85,6 +85,15 @@ def test_a_killed_worker_loses_and_doubles_no_row(engine: str) -> None:
     assert found["most_loads_of_a_process"] == 1 and found["largest_difference"] < 1e-5, found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", SAMPLES)
+def test_one_worker_is_one_process(engine: str) -> None:
+    require_packages(engine)
+    words = ["--workers", "1", "--rows", "256", "--batch", "32"]
+    found = json.loads(run("benchmarks.scale_out", "--engine", engine, *words).splitlines()[-1])
+    assert (found["processes"], found["rows_once_in_order"]) == (1, True), found
+
+
 def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
