@@ -105,7 +105,7 @@ folder = root / "models" / "small"
 folder.mkdir(parents=True)
 write_detector(folder / "det_10g.onnx")
 write_network(folder / "2d106det.onnx", 192, 212, 5, 0.1)
-write_network(folder / "genderage.onnx", 96, 3, 4, 0.3)
+write_network(folder / "genderage.onnx", 96, 3, 4, 0.05)
 write_network(folder / "w600k_r50.onnx", 112, 512, 4, 0.2)
 faces = FaceAnalysis("small", root=str(root), providers=["CPUExecutionProvider"])
 faces.prepare(ctx_id=-1, det_size=(640, 640), det_thresh=0.6)
