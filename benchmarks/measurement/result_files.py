@@ -15,6 +15,7 @@ import datetime
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import re
 from collections.abc import Iterable, Sequence
@@ -128,11 +129,14 @@ def results_path() -> Path:
 
 
 def cpu_name() -> str:
-    """The model name that the system gives."""
+    """The model name that the system gives, and the instruction set that irc is held to by IRC_ISA.
+    (ONEDNN_MAX_CPU_ISA=AVX2 holds openvino to it; onnxruntime has no such setting.)"""
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8") if info.exists() else ""
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return match[1].strip() if match else platform.processor() or platform.machine()
+    name = match[1].strip() if match else platform.processor() or platform.machine()
+    isa = os.environ.get("IRC_ISA")
+    return f"{name}, held to {isa.upper()}" if isa else name
 
 
 def describe_machine() -> Machine:
