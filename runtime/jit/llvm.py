@@ -34,6 +34,11 @@ _dump_numbers = itertools.count()
 # in half the time of the standard ones.
 BRIEF = "!irc.brief = !{}\n"
 
+# The end of the first line of a function that LLVM compiles as it is written: one that computes
+# addresses and calls others. A module of such functions alone takes the fast code generation of
+# level 0.
+UNOPTIMIZED = " noinline optnone {"
+
 
 def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> CodeImage:
     """The machine code of an LLVM module, verified and optimised at -O`opt`.
@@ -75,9 +80,12 @@ def emit_objects(
         _, i, text = heapq.heappop(waiting)
         with inside_llvm():
             # A target machine holds what LLVM derives from the processor's features.
-            machine = getattr(machines, "machine", None) or target_machine(target)
-            machines.machine = machine
-            objects[i] = _generate(text, target, 3, as_object=True, machine=machine)
+            level = _highest_level(text)
+            made: dict[str, Any] = machines.__dict__
+            if (name := f"level {level}") not in made:
+                made[name] = target_machine(target, opt=level)
+            machine = made[name]
+            objects[i] = _generate(text, target, level, as_object=True, machine=machine)
 
     with ThreadPoolExecutor(max(1, threads), "irc-compile") as executor:
         tasks: list[Future[None]] = []
@@ -126,8 +134,10 @@ def _generate(
     system: str | None = None,
     machine: Any = None,
 ) -> bytes:
-    """machine: a target machine of the calling thread for `target` and `opt` (None: a new one)."""
+    """machine: a target machine of the calling thread for `target` and the level that the text
+    allows (None: a new one)."""
     llvm = load_binding()
+    opt = min(opt, _highest_level(ir_text))
     machine = machine or target_machine(target, opt=opt, system=system)
     context = llvm.context.create_context()
     try:
@@ -144,12 +154,19 @@ def _generate(
         tuning.loop_vectorization = False
         tuning.slp_vectorization = False
         builder = llvm.create_pass_builder(machine, tuning)
-        passes = _run_short_pipeline(llvm) if BRIEF in ir_text else builder.getModulePassManager()
-        _past_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+        if opt:
+            brief = BRIEF in ir_text
+            passes = _run_short_pipeline(llvm) if brief else builder.getModulePassManager()
+            _past_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
         return _emit(machine, module, as_object)
     finally:
         module.close()  # before its context
         context.close()
+
+
+def _highest_level(ir_text: str) -> int:
+    """The optimization level that a module's functions allow: 0 where none is to be optimized."""
+    return 0 if 0 < ir_text.count(UNOPTIMIZED) == ir_text.count("\ndefine ") else 3
 
 
 def _run_short_pipeline(llvm: Any) -> Any:

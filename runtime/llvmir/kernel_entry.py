@@ -54,6 +54,7 @@ def open_kernel(
     *,
     attributes: str = "",
     only_calls: bool = False,
+    optimized: bool = True,
 ) -> OpenKernel:
     """Make the entry @name and the inner function that holds the body.
 
@@ -61,12 +62,15 @@ def open_kernel(
     then not read). The inner function gets pointers as parameters, because only there LLVM
     accepts noalias and align; it is a call of its own, once per worker and step. only_calls: the
     body calls functions that have such parameters, and reads no buffer itself; then the entry holds
-    it, and LLVM compiles one function less.
+    it, and LLVM compiles one function less. optimized: False for an entry whose loops take little
+    of the time of what they call, so that LLVM compiles it as it is written.
     """
     wishes: list[int | None] = [None] * dims if isinstance(dims, int) else list(dims)
     entry_params = [(PTR, "buffers"), (PTR, "dims"), (I32, "worker"), (I32, "workers")]
     entry_params.append((PTR, "scratch"))
     how = f"nounwind uwtable(sync) {attributes if only_calls else ''}".strip()
+    if not optimized:
+        how += " noinline optnone"
     entry = module.function(name, entry_params, I32, attributes=how)
     params: list[tuple[str, str]] = []
     args: list[Value] = []

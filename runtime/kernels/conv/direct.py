@@ -32,7 +32,9 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DirectSchedu
     module = Module(target)
     wide, cut = three_axes(spec), schedule.cut
     g = ConvContext.of(wide, target, module, cut.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
+    entry = open_kernel(
+        module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True, optimized=False
+    )
     DirectLoops(g, Micro(g, cut), entry).run()
     return Kernel(symbol, module.text() + BRIEF)
 

@@ -44,7 +44,9 @@ def generate(spec: ConvSpec, target: Target, symbol: str, plan: WinogradSchedule
     module = Module(target)
     wide = three_axes(spec)
     g = ConvContext.of(wide, target, module, plan.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
+    entry = open_kernel(
+        module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True, optimized=False
+    )
     loops = _WinogradLoops(g, plan, entry)
     loops.run()
     return Kernel(symbol, module.text() + BRIEF, loops.scratch)

@@ -10,6 +10,7 @@ from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, open_kerne
 from ..emit.contract import Kernel
 from .context import GemmContext
 from .loops.gemm_loops import GemmLoops
+from .schedule import VectorSchedule
 from .tiling import schedule_gemm, without_rounding
 
 
@@ -19,7 +20,11 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     out = INPLACE if spec.epilogue_operands else WRITE
     zeros, scaling = ([READ] * len(x) for x in (spec.zero_points, spec.scaling()))
     buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.epilogue_operands), *scaling, out]
-    entry = open_kernel(module, symbol, buffers, spec.runtime_dims, only_calls=True)
+    # Tiles of vector registers take long, compared with the loops around them.
+    optimized = not isinstance(schedule.tiles, VectorSchedule)
+    entry = open_kernel(
+        module, symbol, buffers, spec.runtime_dims, only_calls=True, optimized=optimized
+    )
     loops = GemmLoops(GemmContext.of(spec, target, module, schedule.tiles), entry)
     f = entry.function
     if schedule.n_one:

@@ -14,6 +14,7 @@ from irc_compiler.ir.errors import Error
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit import llvm
 from irc_compiler.runtime.jit.image_loader import load_objects
+from irc_compiler.runtime.jit.llvm_binding import target_machine
 from irc_compiler.runtime.llvmir.builder import Module
 from irc_compiler.runtime.llvmir.kernel_entry import (
     INPLACE,
@@ -162,6 +163,48 @@ def test_objects_are_made_while_texts_are_generated(monkeypatch):
     replace_compiler(monkeypatch, emit)
     texts = [_constant(0), _constant(1)]
     assert llvm.emit_objects(generate(), generic_target("plain"), threads=2) == texts
+
+
+@pytest.mark.parametrize("optimized, level", [(False, 0), (True, 3)])
+def test_a_module_of_entries_that_only_call_takes_no_optimization(monkeypatch, optimized, level):
+    target = host_target("plain")
+    module = Module(target)
+    entry = open_kernel(module, "k", [WRITE], only_calls=True, optimized=optimized)
+    f = entry.function
+    last = f.var(I64, 0)
+    with f.range(0, f.add(entry.workers, 4)) as i:
+        last.set(f.add(last.get(), i))
+    f.store(last.get(), entry.buffers[0])
+    levels = list[int]()
+
+    def make(target, *, opt=3, system=None):
+        levels.append(opt)
+        return target_machine(target, opt=opt, system=system)
+
+    monkeypatch.setattr(llvm, "target_machine", make)
+    images = llvm.emit_objects([module.text()] * 2, target, threads=1)
+    assert levels == [level] and images[0] == images[1] == llvm.emit_object(module.text(), target)
+    result = np.zeros(1, np.int64)
+    assert run_kernel("k", load_objects(images[:1], ["k"], target), [result]) == 0
+    assert result[0] == sum(range(5))
+
+
+def test_an_optimized_function_next_to_an_entry_is_optimized():
+    target = host_target("plain")
+    module = Module(target)
+    entry = open_kernel(module, "k", [WRITE], only_calls=True, optimized=False)
+    add = module.function(
+        "add", [(I64, "a")], I64, attributes="nounwind noinline", linkage="internal"
+    )
+    total = add.var(I64, 0)
+    with add.range(0, 1 << 40) as _:
+        total.set(add.add(total.get(), add.params["a"]))
+    add.ret(total.get())
+    entry.function.store(entry.function.call_function(add, 3), entry.buffers[0])
+    result = np.zeros(1, np.int64)
+    library = load(module, "k")
+    assert run_kernel("k", library, [result]) == 0
+    assert result[0] == 3 << 40  # a loop of an hour, had LLVM not made a product of it
 
 
 def test_errors_on_threads_arrive():

@@ -20,8 +20,8 @@ from irc_compiler.plan.packing.panel_params import packed_layout, panel_width
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic_target
-from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.plan.target import Isa, generic_target
+from irc_compiler.runtime.jit.llvm import UNOPTIMIZED, emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from support.kernels.harness import (
@@ -325,3 +325,10 @@ def test_generate_is_a_pure_function_without_names_of_the_model() -> None:
     spec = make(Case(20, 16, 20), "plain")[0]
     first, second = (generate(spec, target_of("plain"), "k7") for _ in range(2))
     assert first == second and "define i32 @k7(" in first.text
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_llvm_optimizes_no_function_of_a_product_whose_tiles_are_assembled(isa: Isa) -> None:
+    spec = make(Case(24, 32, 32, epilogue="relu"), isa)[0]
+    text = generate(spec, generic_target(isa), "k").text
+    assert 0 < text.count("\ndefine ") == text.count(UNOPTIMIZED)
