@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...llvmir.builder import Function
-from ...llvmir.values import I8, I64, Value, integer
+from ...llvmir.values import I8, I64, PTR, Value, integer
 
 # Rows of a register, and cells of a row.
 AMX_ROWS: Final = 16
@@ -132,7 +132,9 @@ def on_tile(f: Function, name: str, register: int, *args: Value) -> None:
 
 
 def load_configuration(f: Function, address: Value) -> None:
-    f.call("llvm.x86.ldtilecfg", "void", address)
+    """Configure the registers by a table. Its address is in a register: the emulation in tests
+    decodes no address that is relative to the instruction."""
+    f.call("llvm.x86.ldtilecfg", "void", f.assembly(PTR, "", "=r,0", address))
 
 
 def release(f: Function) -> None:
