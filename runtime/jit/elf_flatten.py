@@ -142,8 +142,7 @@ def _flatten(
     code.extend(bytes(WORD_BYTES * len(words)))
     functions = {name: offsets[n, s.section] + s.value for name, (n, s) in found.functions.items()}
     for number, r in found.relocations:
-        called = stubs if number else stubs | functions
-        _resolve(code, (number, r), offsets, called, processor)
+        _resolve(code, (number, r), offsets, stubs, {} if number else functions, processor)
     if any(s.section >= _COMMON and s.is_global for s in elf.symbols):
         raise NotFlatError
     exports = {
@@ -167,18 +166,22 @@ def _resolve(
     code: bytearray,
     source: tuple[int, Relocation],
     offsets: Mapping[_SectionKey, int],
-    called: Mapping[str, int],
+    stubs: Mapping[str, int],
+    functions: Mapping[str, int],
     processor: ElfProcessor,
 ) -> None:
-    """Write what a relocation of an object wants. called: offsets of what may be called by name."""
+    """Write what a relocation of an object wants. stubs: offsets of what may be called by name.
+    functions: offsets of copied functions."""
     number, r = source
     write = processor.relocations.get(r.kind)
     if write is None:
         raise NotFlatError
     if (number, r.symbol.section) in offsets:
         target = offsets[number, r.symbol.section] + r.symbol.value
-    elif r.symbol.name in called and r.kind in processor.calls:
-        target = called[r.symbol.name]
+    elif r.symbol.name in functions:
+        target = functions[r.symbol.name]
+    elif r.symbol.name in stubs and r.kind in processor.calls:
+        target = stubs[r.symbol.name]
     else:
         raise NotFlatError
     write(code, offsets[number, r.section] + r.offset, target + r.addend)

@@ -58,7 +58,8 @@ class FunctionPool:
             pieces.append(text[end : f.start])
             end = f.end
             if name in sources:
-                pieces.append(f"declare {f.head[len(_INTERNAL) : -2]}\n")
+                # Local, so that its address is a distance, as that of an internal function.
+                pieces.append(f"declare dso_local {f.head[len(_INTERNAL) : -2]}\n")
             elif sources.keys().isdisjoint(keys.callees(name)):
                 self._sources.setdefault(keys.key(name), (number, name))
                 pieces.append(f'{f.head[:-1]}section ".text.{name}" {{\n{f.body}')

@@ -213,11 +213,18 @@ class Function(HalfCasts):
         )
         self.params = {n: Value(t.split()[0] if t[0] != "<" else t, f"%{n}") for t, n in params}
         self._allocas: list[str] = []
+        self._first_lines: list[str] = []
+
+    @property
+    def symbol(self) -> str:
+        """Its name in LLVM's text."""
+        return self.name
 
     def text(self) -> str:
         zero = "void" if self.returns == "void" else f"{self.returns} zeroinitializer"
         end = [] if self.closed else [f" ret {zero}"]
-        return "\n".join([self._head, "entry:", *self._allocas, *self.lines, *end, "}"])
+        first = [*self._allocas, *self._first_lines]
+        return "\n".join([self._head, "entry:", *first, *self.lines, *end, "}"])
 
     # -- memory of the function ---------------------------------------------------------------
 
@@ -234,6 +241,12 @@ class Function(HalfCasts):
         what = type_ or f"[{size} x i8], align {align}"
         self._allocas.append(f" {name} = alloca {what}")
         return Value(PTR, name)
+
+    def at_entry(self, type_: str, text: str) -> Value:
+        """An instruction where the function begins, before those that are written already."""
+        name = self.fresh()
+        self._first_lines.append(f" {name} = {text}")
+        return Value(type_, name)
 
     # -- flow ---------------------------------------------------------------------------------
 
@@ -344,23 +357,29 @@ class Function(HalfCasts):
 
     def call(self, name: str, returns: str, *args: Value, flags: str = "") -> Value:
         self.module.declare(name, returns, [a.type for a in args])
-        return self._call(name, returns, args, flags)
+        return self._call(f"@{name}", returns, args, flags)
 
     def nontemporal_metadata(self) -> str:
         return self.module.nontemporal()
 
-    def call_function(self, callee: Function | AssemblyFunction, *args: Value | int) -> Value:
-        """Call a Function of the same module; ints take the parameters' types."""
+    def call_function(
+        self,
+        callee: Function | AssemblyFunction,
+        *args: Value | int,
+        address: Value | None = None,
+    ) -> Value:
+        """Call a Function of the same module; ints take the parameters' types. address: of the
+        function, which the text then does not name."""
         types = [p.type for p in callee.params.values()]
         if len(types) != len(args):
             raise TypeError(f"{callee.name} takes {len(types)} arguments, got {len(args)}")
         typed = [self.as_value(a, t) for a, t in zip(args, types, strict=True)]
-        if isinstance(callee, AssemblyFunction):
-            return self._call(callee.symbol, callee.returns, typed, _SYSTEM_V)
-        return self._call(callee.name, callee.returns, typed, "")
+        flags = _SYSTEM_V if isinstance(callee, AssemblyFunction) else ""
+        name = f"@{callee.symbol}" if address is None else address.text
+        return self._call(name, callee.returns, typed, flags)
 
     def _call(self, name: str, returns: str, args: Sequence[Value], flags: str) -> Value:
-        text = f"call {flags}{' ' if flags else ''}{returns} @{name}({', '.join(map(str, args))})"
+        text = f"call {flags}{' ' if flags else ''}{returns} {name}({', '.join(map(str, args))})"
         if returns == "void":
             self.line(text)
             return Value("void", "")

@@ -7,8 +7,9 @@ buffers: array of pointers, the step's arguments; dims: array of i64; the result
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from .builder import Function, Module
 from .values import I32, I64, PTR, Value, integer
@@ -32,6 +33,15 @@ WRITE = BufferAssumptions(writes=True)
 # Where an output may be one of the inputs, every buffer that may overlap says so.
 READ_SHARED = BufferAssumptions(noalias=False)
 INPLACE = BufferAssumptions(writes=True, noalias=False)
+
+_ENTRY_PARAMETERS: Final = (
+    (PTR, "buffers"),
+    (PTR, "dims"),
+    (I32, "worker"),
+    (I32, "workers"),
+    (PTR, "scratch"),
+)
+_ENTRY_ATTRIBUTES: Final = "nounwind uwtable(sync)"
 
 
 @dataclass(frozen=True)
@@ -66,12 +76,12 @@ def open_kernel(
     of the time of what they call, so that LLVM compiles it as it is written.
     """
     wishes: list[int | None] = [None] * dims if isinstance(dims, int) else list(dims)
-    entry_params = [(PTR, "buffers"), (PTR, "dims"), (I32, "worker"), (I32, "workers")]
-    entry_params.append((PTR, "scratch"))
-    how = f"nounwind uwtable(sync) {attributes if only_calls else ''}".strip()
+    how = f"{_ENTRY_ATTRIBUTES} {attributes if only_calls else ''}".strip()
     if not optimized:
         how += " noinline optnone"
-    entry = module.function(name, entry_params, I32, attributes=how)
+    entry = module.function(name, _ENTRY_PARAMETERS, I32, attributes=how)
+    if only_calls:
+        return _open_caller(entry, len(buffers), wishes)
     params: list[tuple[str, str]] = []
     args: list[Value] = []
     for i, buffer in enumerate(buffers):
@@ -90,8 +100,6 @@ def open_kernel(
         args.append(entry.cast(entry.params[who], I64))
     params.append(("ptr noundef", "scratch"))
     args.append(entry.params["scratch"])
-    if only_calls:
-        return _make_open_kernel(entry, args, wishes)
     inner = module.function(
         module.unique(f"{name}.body"),
         params,
@@ -101,6 +109,37 @@ def open_kernel(
     )
     entry.ret(entry.call_function(inner, *args))
     return _make_open_kernel(inner, list(inner.params.values()), wishes)
+
+
+def open_shared_body(module: Module, buffers: int, dims: int) -> OpenKernel:
+    """The body of a kernel as a function that kernels of other numbers can share: it calls
+    functions that read the buffers, and has a parameter more, `record` (emit/code_record.py)."""
+    body = module.function(
+        module.unique("body"),
+        [*_ENTRY_PARAMETERS, (PTR, "record")],
+        I32,
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    return _open_caller(body, buffers, [None] * dims)
+
+
+def write_entry(
+    module: Module, name: str, body: Function, store_record: Callable[[Function], Value]
+) -> None:
+    """The entry of a kernel with such a body, which is complete."""
+    entry = module.function(name, _ENTRY_PARAMETERS, I32, attributes=_ENTRY_ATTRIBUTES)
+    entry.ret(entry.call_function(body, *entry.params.values(), store_record(entry)))
+
+
+def _open_caller(f: Function, buffers: int, wishes: Sequence[int | None]) -> OpenKernel:
+    """Open a function with the entry's parameters that reads no buffer itself."""
+    values = [f.load(PTR, f.at(f.params["buffers"], i, PTR)) for i in range(buffers)]
+    for i, wish in enumerate(wishes):
+        if wish is None:
+            values.append(f.load(I64, f.at(f.params["dims"], i, I64)))
+    values += [f.cast(f.params[who], I64) for who in ("worker", "workers")]
+    return _make_open_kernel(f, [*values, f.params["scratch"]], wishes)
 
 
 def _make_open_kernel(

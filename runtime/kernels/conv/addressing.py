@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ....ir.dtype import DType
+from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module
+from ...llvmir.builder import AssemblyFunction, Function, Module
 from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, BufferAssumptions
 from ...llvmir.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..emit.casts import from_memory, to_memory
+from ..emit.code_record import CodeRecord
 from ..emit.dot_units import left_shift, xor_0x80
 from ..emit.gather_lanes import gather, scatter
 from ..emit.register_tile import KernelContext
@@ -41,10 +43,39 @@ class ConvContext(KernelContext):
     """The spec (of three spatial axes), and the frame of a tile's first pixel and channel."""
 
     spec: ConvSpec
+    shares: bool = False
 
     @staticmethod
-    def of(spec: ConvSpec, target: Target, module: Module, lanes: int) -> ConvContext:
-        return ConvContext(spec, target, module, lanes, find_conv_unit(spec, target, lanes))
+    def of(
+        spec: ConvSpec, target: Target, module: Module, lanes: int, *, shares: bool = False
+    ) -> ConvContext:
+        """shares: whether functions read the layer's numbers from a record, so that other layers'
+        kernels share them."""
+        unit = find_conv_unit(spec, target, lanes)
+        return ConvContext(spec, target, module, lanes, unit, shares=shares)
+
+    @cached_property
+    def record(self) -> CodeRecord | None:
+        """What functions that kernels share read."""
+        return CodeRecord(self.module) if self.shares else None
+
+    def number(self, f: Function, key: str, x: int) -> Value:
+        """The number x, in the text or, by its key, in the record."""
+        return integer(x) if self.record is None else self.record.integer(f, key, x)
+
+    def factor_of(self, f: Function, key: str, size: Size) -> Value:
+        """A size or a stride. Zero and one are in the text, which they make shorter; sizes that are
+        known at run time are in the frame."""
+        if not isinstance(size, int):
+            return self.size(f, f.params["frame"], size)
+        return integer(size) if size in (0, 1) else self.number(f, key, size)
+
+    def call(self, f: Function, callee: Function | AssemblyFunction, *args: Value | int) -> None:
+        """Call a function that other kernels may share, or that this function does not name."""
+        if self.record is None:
+            f.call_function(callee, *args)
+        else:
+            self.record.call(f, callee, *args)
 
     @cached_property
     def shift(self) -> int:
@@ -55,6 +86,10 @@ class ConvContext(KernelContext):
     def flushes(self) -> bool:
         """Whether a mode flushes denormals in sums: the epilogue runs outside of it."""
         return flushes_sums(self.spec, self.unit)
+
+    def address(self, f: Function, table: Value) -> Value:
+        """A constant table, which functions that kernels share find in the record."""
+        return table if self.record is None else self.record.address(f, table.text)
 
     def factor(self, f: Function, value: Value, dtype: DType) -> Value:
         """A value of an operand's type as a factor of the accumulator's type."""
@@ -98,13 +133,29 @@ class TilePosition:
 class ConvEpilogue:
     """Loads extras, applies the program and stores, at pixels of the tile that the frame names."""
 
-    def __init__(self, g: ConvContext, f: Function, frame: Value) -> None:
+    def __init__(self, g: ConvContext, f: Function, frame: Value, *, shares: bool = False) -> None:
+        """shares: whether the function reads numbers from the kernel's record."""
         self.g, self.f = g, f
+        self.record = g.record if shares else None
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked_operands))]
         self.steps = [
-            [g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked_operands
+            [self._step(frame, i, axis) for axis in (1, 3, 4)]
+            for i in range(len(g.walked_operands))
         ]
         self._shared: dict[tuple[int, int], Value] = {}
+
+    def _step(self, frame: Value, operand: int, axis: int) -> Value:
+        stride = self.g.walked_operands[operand].strides[axis]
+        if self.record is None:
+            return self.g.size(self.f, frame, stride)
+        return self.g.factor_of(self.f, f"epilogue.{operand}.{axis}", stride)
+
+    def _constants(self) -> Callable[[int, float, str], Value] | None:
+        """How the program's constants are read from the record."""
+        record = self.record
+        if record is None:
+            return None
+        return lambda n, x, type_: record.constant(self.f, f"epilogue.c{n}.{type_}", x, type_)
 
     def finish_tile(self, sums: Sequence[Value], positions: Sequence[TilePosition]) -> None:
         """Store what the program makes of all accumulators of a tile."""
@@ -157,7 +208,8 @@ class ConvEpilogue:
             dtype = g.walked_operands[i].dtype
             read = f.bitcast(bits, vec(ELEMENT[dtype.value], g.lanes))
             inputs.append(from_memory(f, read, dtype))
-        (result,) = emit_program(f, g.spec.epilogue, inputs, lanes=g.lanes)
+        program = g.spec.epilogue
+        (result,) = emit_program(f, program, inputs, lanes=g.lanes, constants=self._constants())
         result = to_memory(f, result, g.walked_operands[last].dtype)
         address, step = self._address(last, position), self.steps[last][0]
         if step.known == 1 or g.lanes == 1:

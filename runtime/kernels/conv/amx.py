@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...llvmir.builder import Function
-from ...llvmir.values import PTR, Value, integer
+from ...llvmir.values import I64, PTR, Value, integer
 from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
 from .addressing import ConvContext
-from .amx_geometry import contiguous_values
+from .amx_geometry import MAX_TILE_PLACES, contiguous_values
 from .register_tile import Micro
 from .tile_partition import ConvTiling
 from .tile_walk import ConvTile, Factors
@@ -39,7 +39,7 @@ class TileMicro(Micro):
         super().__init__(g, cut, factors)
         self.value_bytes = 4 // g.spec.packed.kr
         self.fetches = _DEFAULT_PREFETCHED_LINES
-        self._configurations: dict[tuple[int, ...], Function] = {}
+        self._configurations: list[tuple[int, ...]] = []
         # Cells of a step; bytes from a pixel to the next.
         self.instruction, self.cells = instruction, cells
         self.pixel_bytes = factors.pixel_strides[2] * self.value_bytes
@@ -58,16 +58,13 @@ class TileMicro(Micro):
         side = tile.columns if tile.rows > 1 or count <= AMX_ROWS else -(-count // 2)
         return tuple(min(side, count - at) for at in range(0, count, side))
 
-    def configuration(self, tile: ConvTile) -> tuple[Function, int]:
-        """What configures the registers for a tile, and a number for this configuration."""
+    def configuration(self, tile: ConvTile) -> tuple[Value, int]:
+        """A table that configures the registers for a tile, and a number for it."""
         lefts = self.lefts(tile)[:2]
         if lefts not in self._configurations:
-            f = self.g.module.function(
-                self.g.module.unique("configure"), [], attributes="nounwind", linkage="internal"
-            )
-            AmxTiles(lefts, self.cells).configure(f)
-            self._configurations[lefts] = f
-        return self._configurations[lefts], list(self._configurations).index(lefts)
+            self._configurations.append(lefts)
+        words = AmxTiles(lefts, self.cells).configuration()
+        return self.g.module.table(words, I64), self._configurations.index(lefts)
 
     def _make(self, tile: ConvTile) -> Function:
         g, lefts = self.g, self.lefts(tile)
@@ -75,9 +72,11 @@ class TileMicro(Micro):
         f = self.open("amx", tile)
         vectors = len(g.tails(f, tile.channels))
         line = vectors * g.lanes * g.bytes
-        buffer = f.stack(sum(lefts) * line)
+        # One size for all tiles of a pass, so that they have the same code.
+        buffer = f.stack(max(sum(lefts), MAX_TILE_PLACES) * line)
         down_bytes = self.factors.pixel_strides[1] * self.value_bytes
         apart = down_bytes if tile.rows > 1 and not tile.apart else lefts[0] * self.pixel_bytes
+        apart = g.number(f, self.key("apart"), apart)
         passes = _Pass(self, f, lefts[:2], vectors, apart)
         full = len(lefts) // 2
         if len(lefts) <= 2:
@@ -85,11 +84,11 @@ class TileMicro(Micro):
         else:
             soon = f.var(PTR, f.params["soon"])
             with f.range(0, full, unroll=1) as i:
-                data = f.offset(f.params["data"], f.mul(i, 2 * apart))
+                data = f.offset(f.params["data"], f.mul(i, f.mul(apart, 2)))
                 sums = f.offset(buffer, f.mul(i, 2 * AMX_ROWS * line))
                 soon.set(passes.write(lefts[:2], data, sums, soon.get()))
             if len(lefts) % 2:
-                data = f.offset(f.params["data"], 2 * full * apart)
+                data = f.offset(f.params["data"], f.mul(apart, 2 * full))
                 sums = f.offset(buffer, 2 * full * AMX_ROWS * line)
                 passes.write(lefts[-1:], data, sums, soon.get())
         self.apply_epilogue(f, tile, buffer)
@@ -99,14 +98,19 @@ class TileMicro(Micro):
         """Call step(data, weights) where each step begins: taps in order, then channels. `first`:
         where tap 0 of the first pixel is."""
         assert self.factors is not None
-        spec, w, p = self.g.spec, self.g.spec.window, f.params
+        g, spec, w, p = self.g, self.g.spec, self.g.spec.window, f.params
         each, cells = self.value_bytes, self.cells
         steps = -(-contiguous_values(spec) // spec.packed.kr) // cells
         runs = w.kernel[2] if w.dilations[2] != 1 else 1
         weights_step = 4 * cells * self.cut.nr
         run = steps * weights_step
         row, plane = runs * run, w.kernel[1] * runs * run
-        deep, high, across = (each * t for t in self.factors.taps)
+        deep, high, across = (
+            g.number(f, self.key(f"tap{axis}"), each * t)
+            for axis, t in enumerate(self.factors.taps)
+        )
+        plane, row = g.number(f, self.key("plane"), plane), g.number(f, self.key("row"), row)
+        steps = g.number(f, self.key("steps"), steps)
         with f.range(p["d0"], p["d1"], unroll=1) as kd, f.range(p["h0"], p["h1"], unroll=1) as kh:
             data = f.offset(first, f.add(f.mul(kd, deep), f.mul(kh, high)))
             weights = f.offset(p["weights"], f.add(f.mul(kd, plane), f.mul(kh, row)))
@@ -127,19 +131,23 @@ class _Pass:
     f: Function
     registers: tuple[int, ...]
     vectors: int
-    apart: int
+    apart: Value
 
     def write(self, lefts: tuple[int, ...], data: Value, buffer: Value, soon: Value) -> Value:
         """The sums of pixels from `data` on go to the buffer. Returns what to fetch next."""
         f, micro, g = self.f, self.micro, self.micro.g
         tiles, shape = AmxTiles(self.registers, micro.cells), (len(lefts), self.vectors)
         line = self.vectors * g.lanes * g.bytes
+        # The registers of a second row of tiles; there is none next to one alone.
+        below = g.number(f, micro.key("below"), self.registers[0] * line)
+        rows = [buffer, f.offset(buffer, below)]
         sums = [
-            (tiles.total(down, v), f.offset(buffer, down * lefts[0] * line + v * g.lanes * g.bytes))
+            (tiles.total(down, v), f.offset(rows[down], v * g.lanes * g.bytes))
             for down in range(shape[0])
             for v in range(shape[1])
         ]
         self._begin(tiles, shape, buffer)
+        pixel = g.number(f, micro.key("pixel"), micro.pixel_bytes)
         ahead = f.var(PTR, soon)
         pause = f.udiv(f.mul(f.params["pace"], tiles.cells), micro.fetches)
 
@@ -149,7 +157,7 @@ class _Pass:
 
         def step(here: Value, weights: Value) -> None:
             def a_address(down: int) -> TileAddress:
-                return f.offset(here, down * self.apart), integer(micro.pixel_bytes)
+                return f.offset(here, f.mul(self.apart, down)), pixel
 
             def b_address(across: int) -> TileAddress:
                 return f.offset(weights, 4 * across * g.lanes), integer(4 * micro.cut.nr)

@@ -59,15 +59,23 @@ class DirectLoops:
         self.g, self.micro, self.cut, self.entry = g, micro, micro.cut, entry
         self.f, self.spec = entry.function, g.spec
         f = self.f
-        self.frame = f.stack(max(8, g.frame_bytes))
+        size = max(8, g.frame_bytes)
+        self.frame = f.stack(size) if g.record is None else g.record.open_frame(f, size)
         for i, d in enumerate(entry.dims):
             g.set_dim(f, self.frame, i, d)
-        self.out = [self.size(s) for s in self.spec.out_sizes]
-        self.data = [self.size(s) for s in self.spec.in_sizes]
-        self.pads = [self.size(s) for s in self.spec.window.pads]
+        spec = self.spec
+        self.out = [self.size(s, f"out{i}") for i, s in enumerate(spec.out_sizes)]
+        self.data = [self.size(s, f"data{i}") for i, s in enumerate(spec.in_sizes)]
+        # Windows with and without paddings have the same text, but for axes that all kernels lack.
+        self.pads = [
+            self.number(f"pad{i}", s)
+            if isinstance(s, int) and spec.in_sizes[i] != 1
+            else self.size(s, f"pad{i}")
+            for i, s in enumerate(spec.window.pads)
+        ]
         self.pointers = [
-            f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
-            for p, o in zip(entry.buffers, self.spec.operands(), strict=True)
+            f.at(p, self.size(o.offset, f"offset{i}"), ELEMENT[o.dtype.value])
+            for i, (p, o) in enumerate(zip(entry.buffers, spec.operands(), strict=True))
         ]
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
             g.set_base(f, self.frame, len(g.walked_operands), zero)
@@ -76,8 +84,15 @@ class DirectLoops:
         self.passes = 1
         self.soon, self.pace = f.var(PTR, self.pointers[1]), f.var(I64, 0)
 
-    def size(self, size: Size) -> Value:
-        return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
+    def size(self, size: Size, name: str) -> Value:
+        """A size or a stride; zero and one are in the text."""
+        if not isinstance(size, int):
+            return self.entry.dims[size.index]
+        return integer(size) if size in (0, 1) else self.number(name, size)
+
+    def number(self, name: str, x: int) -> Value:
+        """A number of the layer."""
+        return self.g.number(self.f, f"loops.{name}", x)
 
     def run(self) -> None:
         f, spec, cut = self.f, self.spec, self.cut
@@ -85,7 +100,7 @@ class DirectLoops:
             f.ret(0)
             return
         row_tiles = self.out[1] if cut.rows is None else integer(sum(r.count for r in cut.rows))
-        images = f.mul(self.size(spec.batch), spec.groups)
+        images = f.mul(self.size(spec.batch, "batch"), spec.groups)
         units = f.mul(f.mul(images, self.out[0]), row_tiles)
         lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
         with f.range(lo, hi, outer=True) as task:
@@ -99,16 +114,18 @@ class DirectLoops:
     def unit_of(self, task: Value, units: Value) -> tuple[Value, Value]:
         """Unit and panel of a task: all units take a group of panels before the next group."""
         f, cut = self.f, self.cut
-        full = f.mul(units, cut.group)
-        first = f.mul(f.udiv(task, full), cut.group)
-        inside, wide = f.urem(task, full), f.smin(f.sub(cut.panels, first), cut.group)
+        group, panels = self.number("group", cut.group), self.number("panels", cut.panels)
+        full = f.mul(units, group)
+        first = f.mul(f.udiv(task, full), group)
+        inside, wide = f.urem(task, full), f.smin(f.sub(panels, first), group)
         return f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
 
     def group_address(self, batch: Value, group: Value) -> Value:
         """The address of the first value that a group sees of an image."""
         f, spec = self.f, self.spec
-        strides = [self.size(s) for s in spec.data.strides[:2]]
-        at = f.add(f.mul(batch, strides[0]), f.mul(f.mul(group, spec.channels), strides[1]))
+        strides = [self.size(s, f"stride{i}") for i, s in enumerate(spec.data.strides[:2])]
+        channels = self.number("channels", spec.channels)
+        at = f.add(f.mul(batch, strides[0]), f.mul(f.mul(group, channels), strides[1]))
         return f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
 
     def panel_of(self, group: Value, panel: Value) -> tuple[Value, Value]:
@@ -116,9 +133,14 @@ class DirectLoops:
         f, spec, nr = self.f, self.spec, self.cut.nr
         _, k, n = spec.matrices
         packed = PackedLayout.of(spec.packed, k, n)
-        at = f.add(f.mul(group, packed.size), f.mul(panel, packed.panel_size))
+        size, panel_size = (
+            self.number("packed", packed.size),
+            self.number("size", packed.panel_size),
+        )
+        at = f.add(f.mul(group, size), f.mul(panel, panel_size))
         weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
-        return weights, f.add(f.mul(group, spec.outputs), f.mul(panel, nr))
+        outputs = self.number("outputs", spec.outputs)
+        return weights, f.add(f.mul(group, outputs), f.mul(panel, nr))
 
     def rows(self, tile: Value, visit: Callable[[Run | None, Value], None]) -> None:
         """The run that a tile of rows belongs to, and its first row."""
@@ -144,7 +166,7 @@ class DirectLoops:
         panel: Value,
     ) -> None:
         f, spec, w = self.f, self.spec, self.spec.window
-        strides = [self.size(s) for s in spec.data.strides]
+        strides = [self.size(s, f"stride{i}") for i, s in enumerate(spec.data.strides)]
         at, starts = integer(0), list[Value]()
         for axis, position in enumerate((depth, row, integer(0))):
             start = f.sub(f.mul(position, w.strides[axis]), self.pads[axis])
@@ -211,7 +233,7 @@ class DirectLoops:
         w: tuple[Value, Value] | None,
     ) -> None:
         f, spec = self.f, self.spec
-        step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
+        step = f.mul(self.size(spec.data.strides[4], "stride4"), spec.window.strides[2])
         data = f.at(here.data, f.mul(column, step), ELEMENT[spec.data.dtype.value])
         across = w if w is not None else (integer(0), integer(spec.window.kernel[2]))
         position = (here.batch, channel, here.depth, here.row, column)
@@ -232,11 +254,12 @@ class DirectLoops:
         f, g = self.f, self.g
         for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked_operands, strict=True)):
             at = integer(0)
-            for index, stride in zip(position, o.strides, strict=True):
-                at = f.add(at, f.mul(index, self.size(stride)))
+            for axis, (index, stride) in enumerate(zip(position, o.strides, strict=True)):
+                at = f.add(at, f.mul(index, self.size(stride, f"operand{i}.{axis}")))
             g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
         self.prepare(tile)
         soon, pace = self.soon.get(), self.pace.get()
-        f.call_function(self.micro.tile(tile), self.frame, data, weights, *taps, soon, pace)
+        g.call(f, self.micro.tile(tile), self.frame, data, weights, *taps, soon, pace)
         steps = self.spec.matrices[1] // self.spec.packed.kr
-        self.soon.set(f.offset(soon, f.mul(pace, steps * self.passes)))
+        steps = self.number("steps", steps * self.passes)
+        self.soon.set(f.offset(soon, f.mul(pace, steps)))

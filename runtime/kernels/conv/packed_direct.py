@@ -7,6 +7,7 @@ for a group of panels of weights. In a copy the paddings are zeros, so that all 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from ....ir.dtype import DType
 from ....plan.specs.convolution import ConvSpec
@@ -14,9 +15,9 @@ from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import OpenKernel as Entry
-from ...llvmir.kernel_entry import open_kernel, share
+from ...llvmir.kernel_entry import open_kernel, open_shared_body, share, write_entry
 from ...llvmir.values import ELEMENT, I16, I64, Value, integer
-from ..emit.amx_registers import release
+from ..emit.amx_registers import load_configuration, release
 from ..emit.contract import Kernel
 from ..gemm.tiling import tile_rows
 from . import amx
@@ -29,6 +30,9 @@ from .schedule import AmxConvSchedule, CopiedRowsSchedule, PackedSchedule
 from .tile_partition import Taps, cut_axis, three_axes
 from .tile_walk import ConvTile, Factors
 
+# Calls of tiles in loops that kernels share: each reads a dozen numbers from the record.
+_MAX_SHARED_CALLS: Final = 2
+
 
 def generate(
     spec: ConvSpec, target: Target, symbol: str, schedule: PackedSchedule | AmxConvSchedule
@@ -36,17 +40,32 @@ def generate(
     """The kernel of a direct convolution that copies its data."""
     module = Module(target)
     wide, cut, rows = three_axes(spec), schedule.cut, schedule.rows
-    g = ConvContext.of(wide, target, module, cut.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
+    g = ConvContext.of(wide, target, module, cut.lanes, shares=shares_code(schedule))
+    buffers, dims = buffers_of(spec), spec.runtime_dims
+    if g.record is None:
+        entry = open_kernel(module, symbol, buffers, dims, only_calls=True)
+    else:
+        entry = open_shared_body(module, len(buffers), dims)
     if isinstance(schedule, PackedSchedule):
-        Copied(g, Micro(g, cut, factors(g, rows)), entry, schedule).run()
-        return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
-    flat = schedule.flat
-    micro = amx.TileMicro(g, cut, factors(g, rows), schedule.instruction, schedule.cells)
+        micro = Micro(g, cut, factors(g, rows))
+    else:
+        micro = amx.TileMicro(g, cut, factors(g, rows), schedule.instruction, schedule.cells)
     Copied(g, micro, entry, schedule).run()
+    if g.record is not None:
+        write_entry(module, symbol, entry.function, g.record.store_in)
+    if isinstance(schedule, PackedSchedule):
+        return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
     # Registers of pixels are full, beyond the last one as well.
-    beyond = MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4 if flat else 0
+    reach = MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4
+    beyond = reach if schedule.flat else 0
     return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
+
+
+def shares_code(schedule: CopiedRowsSchedule) -> bool:
+    """Whether the kernel's loops are likely to be those of other layers, too: short ones are."""
+    if schedule.across is None:
+        return False
+    return len(schedule.across) * len(schedule.down or (0,)) <= _MAX_SHARED_CALLS
 
 
 def factors(g: ConvContext, rows: RowCopies) -> Factors:
@@ -98,10 +117,10 @@ class Copied(DirectLoops):
         """Configure the registers where a tile needs another shape than the last one."""
         f, micro = self.f, self.micro
         if isinstance(micro, amx.TileMicro):
-            configure, number = micro.configuration(tile)
+            table, number = micro.configuration(tile)
             with f.if_(f.icmp("ne", self.configured.get(), number)):
                 self.configured.set(integer(number))
-                f.call_function(configure)
+                load_configuration(f, self.g.address(f, table))
 
     def run(self) -> None:
         f, spec, cut, rows = self.f, self.spec, self.cut, self.copies
@@ -109,33 +128,44 @@ class Copied(DirectLoops):
             f.ret(0)
             return
         copy = copy_function(self.g, rows)
-        down, across = f.ceil_div(self.out[1], rows.down), f.ceil_div(self.out[2], rows.across)
-        images = f.mul(self.size(spec.batch), spec.groups)
+        down, across = self.blocks(1, rows.down, "blocks"), self.blocks(2, rows.across, "pieces")
+        images = f.mul(self.size(spec.batch, "batch"), self.size(spec.groups, "groups"))
         units = f.mul(f.mul(f.mul(images, self.out[0]), down), across)
-        lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
+        panels = self.number("panels", cut.panels)
+        lo, hi = share(f, f.mul(units, panels), self.entry.worker, self.entry.workers)
         held = f.var(I64, -1)
         with f.range(lo, hi, outer=True) as task:
             unit, panel = self.unit_of(task, units)
             piece, rest = f.urem(unit, across), f.udiv(unit, across)
             block, rest = f.urem(rest, down), f.udiv(rest, down)
             depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
-            batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
-            row, column = f.mul(block, rows.down), f.mul(piece, rows.across)
+            groups = self.size(spec.groups, "groups")
+            batch, group = f.udiv(image, groups), f.urem(image, groups)
+            row = f.mul(block, self.number("down", rows.down))
+            column = f.mul(piece, self.number("across", rows.across))
             with f.if_(f.icmp("ne", unit, held.get())):
                 held.set(unit)
                 first = self.group_address(batch, group)
+                strides = [self.number(f"step{i}", s) for i, s in enumerate(spec.window.strides)]
                 starts = [
                     f.sub(f.mul(position, stride), pad)
                     for position, stride, pad in zip(
-                        (depth, row, column), spec.window.strides, self.pads, strict=True
+                        (depth, row, column), strides, self.pads, strict=True
                     )
                 ]
-                f.call_function(copy, self.frame, first, self.entry.scratch, *starts)
+                self.g.call(f, copy, self.frame, first, self.entry.scratch, *starts)
             self.fetch(group, panel, self.panel_after(task, hi, units), self.tiles_in(row))
             self.serve((batch, group, depth, row, column), panel)
         if self.tiled:
             release(f)
         f.ret(0)
+
+    def blocks(self, axis: int, each: int, name: str) -> Value:
+        """How many blocks of output pixels an axis has."""
+        size = self.spec.out_sizes[axis]
+        if isinstance(size, int):
+            return self.size(-(-size // each), name)
+        return self.f.ceil_div(self.out[axis], self.number(f"{name}.each", each))
 
     def serve(self, position: tuple[Value, ...], panel: Value) -> None:
         """All tiles of a block and one panel."""
@@ -165,19 +195,21 @@ class Copied(DirectLoops):
         across = -(-rows.across // self.cut.most)
         if self.across is not None:
             across = sum(run.count for run in self.across)
-        high = f.smin(f.sub(self.out[1], row), rows.down)
-        return f.mul(f.ceil_div(high, self.tall), across * self.passes)
+        high = f.smin(f.sub(self.out[1], row), self.number("down", rows.down))
+        tiles = self.number("tiles", across * self.passes)
+        return f.mul(f.ceil_div(high, self.tall), tiles)
 
     def block(self, position: tuple[Value, ...], panel: Value, channels: int) -> None:
         """All tiles of a block and one panel of so many channels."""
         f, rows, tall = self.f, self.copies, self.tall
         batch, group, depth, row, column = position
         weights, channel = self.panel_of(group, panel)
-        high = f.smin(f.sub(self.out[1], row), rows.down)
+        high = f.smin(f.sub(self.out[1], row), self.number("down", rows.down))
         assert self.micro.factors is not None
         steps = self.micro.factors.pixel_strides
         w = self.spec.window
-        taps = [x for k in w.kernel for x in (integer(0), integer(k))]
+        kernel = [self.number(f"kernel{i}", k) for i, k in enumerate(w.kernel)]
+        taps = [x for k in kernel for x in (integer(0), k)]
         skips = any(run.taps for run in self.across or ())
 
         def emit_row(r: Value, height: int, row_taps: Taps = None) -> None:
@@ -186,14 +218,16 @@ class Copied(DirectLoops):
                 start = f.sub(f.mul(f.add(row, r), w.strides[1]), self.pads[1])
                 inside = taps_inside(f, start, self.data[1], w.kernel[1], w.dilations[1])
                 here = [*taps[:2], *inside, *taps[4:]]
-            for size, count, first, column_taps in self.pieces(column, channels):
+            for n, piece in enumerate(self.pieces(column, channels)):
+                size, count, first, column_taps = piece
                 met = row_taps if height > 1 else None
                 apart = self.flat.apart if self.flat else 0
                 tile = ConvTile(height, size, met, column_taps, channels, apart=apart)
                 with f.range(0, count, outer=True) as i:
-                    at = f.add(f.mul(i, size), first)
+                    at = f.add(f.mul(i, self.number(f"piece{n}.{channels}", size)), first)
                     tile_position = (batch, channel, depth, f.add(row, r), f.add(column, at))
-                    offset = f.add(f.mul(r, steps[1]), f.mul(at, steps[2]))
+                    down, right = (self.number(f"pixel{n}", steps[n]) for n in (1, 2))
+                    offset = f.add(f.mul(r, down), f.mul(at, right))
                     data = f.at(self.entry.scratch, offset, rows.value_type)
                     ends = ()
                     if rows.tails:
@@ -204,9 +238,10 @@ class Copied(DirectLoops):
                     self.tile(tile, data, weights, tile_position, (*here, *ends))
 
         if self.down is not None:
-            for run in self.down:
-                with f.range(0, run.count, outer=True) as i:
-                    emit_row(f.add(f.mul(i, run.size), run.start), run.size, run.taps)
+            for n, run in enumerate(self.down):
+                with f.range(0, self.number(f"rows{n}.count", run.count), outer=True) as i:
+                    first = self.number(f"rows{n}.start", run.start)
+                    emit_row(f.add(f.mul(i, run.size), first), run.size, run.taps)
             return
         full = f.udiv(high, tall)
         with f.range(0, full, outer=True) as i:
@@ -225,10 +260,12 @@ class Copied(DirectLoops):
             if vectors < self.cut.vectors and not self.tiled:
                 most = tile_rows(self.g.target, vectors)
                 runs = cut_axis(wide, wide, 1, 1, 1, 0, most)
-            for run in runs:
-                yield run.size, integer(run.count), integer(run.start), run.taps
+            for n, run in enumerate(runs):
+                key = f"piece{n}.{channels}"
+                count = self.number(f"{key}.count", run.count)
+                yield run.size, count, self.size(run.start, f"{key}.start"), run.taps
             return
-        left = f.smin(f.sub(self.out[2], column), rows.across)
+        left = f.smin(f.sub(self.out[2], column), self.number("across", rows.across))
         first, size = integer(0), min(self.cut.most, rows.across)
         while size:
             count = f.udiv(f.sub(left, first), size)

@@ -38,6 +38,7 @@ class Micro:
         self.g, self.cut, self.factors = g, cut, factors
         self._tiles: dict[ConvTile, Function | AssemblyFunction] = {}
         self._finish: dict[int, Function] = {}
+        self._opened = 0
 
     def tile(self, tile: ConvTile) -> Function | AssemblyFunction:
         """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
@@ -50,12 +51,17 @@ class Micro:
 
     def open(self, stem: str, tile: ConvTile) -> Function:
         """The function of a tile, empty."""
+        self._opened += 1
         return self.g.module.function(
             self.g.module.unique(f"{stem}_{tile.rows}x{tile.columns}"),
             self.parameters(),
             attributes="nounwind noinline",
             linkage="internal",
         )
+
+    def key(self, name: str) -> str:
+        """A number of the tile that was opened last, in the record."""
+        return f"tile.{self._opened}.{name}"
 
     def parameters(self) -> list[tuple[str, str]]:
         """Types and names of a tile's parameters."""
@@ -103,9 +109,16 @@ class Micro:
 
     def apply_epilogue(self, f: Function, tile: ConvTile, buffer: Value) -> None:
         """The epilogue of a tile's sums."""
-        shape = (tile.rows, tile.columns, tile.apart or tile.columns)
-        frame = f.params["frame"]
-        f.call_function(self.finish(tile.channels), frame, buffer, *map(integer, shape))
+        g, frame = self.g, f.params["frame"]
+        shape = [
+            g.number(f, self.key(name), x)
+            for name, x in (
+                ("rows", tile.rows),
+                ("columns", tile.columns),
+                ("pitch", tile.apart or tile.columns),
+            )
+        ]
+        g.call(f, self.finish(tile.channels), frame, buffer, *shape)
 
     def first_sums(self, f: Function, vectors: int) -> list[Value | int]:
         """What a tile's sums begin with: zero, or what takes the zero point out of bytes again,
@@ -134,7 +147,7 @@ class Micro:
             linkage="internal",
         )
         p, tails = f.params, g.tails(f, channels)
-        epilogue = ConvEpilogue(g, f, p["frame"])
+        epilogue = ConvEpilogue(g, f, p["frame"], shares=True)
         columns = [(v * g.lanes, tail) for v, tail in enumerate(tails)]
         epilogue.share(columns)
         align = g.lanes * g.bytes

@@ -15,7 +15,7 @@ from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function
-from ...llvmir.values import ELEMENT, I8, I16, I32, I64, Value, bits_of, integer, vec
+from ...llvmir.values import ELEMENT, I8, I16, I32, I64, Value, bits_of, vec
 from ..emit.dot_units import xor_0x80
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
@@ -142,18 +142,27 @@ def copy_function(g: ConvContext, rows: RowCopies) -> Function:
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, spec, channels = f.params, g.spec, g.spec.channels
-    deep, high, wide = (g.size(f, p["frame"], s) for s in spec.in_sizes)
-    strides = [g.size(f, p["frame"], s) for s in spec.data.strides[2:]]
+    p, spec = f.params, g.spec
+    deep, high, wide = (g.factor_of(f, f"copy.data{i}", s) for i, s in enumerate(spec.in_sizes))
+    strides = [g.factor_of(f, f"copy.{i}", s) for i, s in enumerate(spec.data.strides[2:])]
     element = ELEMENT[spec.data.dtype.value]
-    left = f.smin(f.smax(f.sub(0, p["x"]), 0), rows.width)
-    right = f.smin(f.smax(f.sub(wide, p["x"]), left), rows.width)
+    channels, pitch, width, height = (
+        g.number(f, f"copy.{name}", x)
+        for name, x in (
+            ("channels", spec.channels),
+            ("pitch", rows.pitch),
+            ("width", rows.width),
+            ("height", rows.height),
+        )
+    )
+    left = f.smin(f.smax(f.sub(0, p["x"]), 0), width)
+    right = f.smin(f.smax(f.sub(wide, p["x"]), left), width)
     column = f.mul(f.add(p["x"], left), strides[2])
-    copier = _Copier(g, rows, f)
-    with f.range(0, rows.depth, unroll=1) as d, f.range(0, rows.height, unroll=1) as r:
+    copier = _Copier(g, rows, f, channels)
+    with f.range(0, rows.depth, unroll=1) as d, f.range(0, height, unroll=1) as r:
         z = f.add(p["z"], f.mul(d, spec.window.dilations[0]))
         y = f.add(p["y"], f.mul(r, rows.step))
-        to = f.at(p["to"], f.mul(f.add(f.mul(d, rows.height), r), rows.pitch), rows.value_type)
+        to = f.at(p["to"], f.mul(f.add(f.mul(d, height), r), pitch), rows.value_type)
         inside = f.and_(f.icmp("ult", z, deep), f.icmp("ult", y, high))
         with f.if_(inside) as branch:
             at = f.add(f.add(f.mul(z, strides[0]), f.mul(y, strides[1])), column)
@@ -162,9 +171,9 @@ def copy_function(g: ConvContext, rows: RowCopies) -> Function:
             middle = f.at(to, f.mul(left, channels), rows.value_type)
             copier.copy(f.at(p["data"], at, element), middle, f.sub(right, left))
             end = f.mul(right, channels)
-            copier.fill(f.at(to, end, rows.value_type), f.sub(rows.pitch, end))
+            copier.fill(f.at(to, end, rows.value_type), f.sub(pitch, end))
             branch.else_()
-            copier.fill(to, integer(rows.pitch))
+            copier.fill(to, pitch)
     if rows.tails:
         _copy_tails(g, rows, f)
     return f
@@ -192,13 +201,13 @@ def _copy_tails(g: ConvContext, rows: RowCopies, f: Function) -> None:
 class _Copier:
     """Writes the copying of pieces of one row."""
 
-    def __init__(self, g: ConvContext, rows: RowCopies, f: Function) -> None:
-        self.g, self.rows, self.f, self.spec = g, rows, f, g.spec
+    def __init__(self, g: ConvContext, rows: RowCopies, f: Function, channels: Value) -> None:
+        self.g, self.rows, self.f, self.channels = g, rows, f, channels
         self.dtype = g.spec.data.dtype
         self.element = ELEMENT[self.dtype.value]
         frame = f.params["frame"]
-        self.channel = g.size(f, frame, g.spec.data.strides[1])
-        self.pixel_stride = g.size(f, frame, g.spec.data.strides[4])
+        self.channel = g.factor_of(f, "copy.channel", g.spec.data.strides[1])
+        self.pixel_stride = g.factor_of(f, "copy.2", g.spec.data.strides[4])
         self.zero = g.zero_number(f, frame)
         self.nothing = f.as_value(0, vec(rows.value_type, rows.lanes))
         if rows.value_type == I8:
@@ -210,13 +219,13 @@ class _Copier:
             f.store(self.nothing, f.at(to, i, rows.value_type))
 
     def copy(self, source: Value, to: Value, pixels: Value) -> None:
-        f, rows, channels = self.f, self.rows, self.spec.channels
+        f, rows, channels = self.f, self.rows, self.channels
         if rows.layout == "run":
             self.run(source, to, f.mul(pixels, channels))
         elif rows.layout == "pixels":
             with f.range(0, pixels, unroll=1) as i:
                 at = f.at(source, f.mul(i, self.pixel_stride), self.element)
-                self.run(at, f.at(to, f.mul(i, channels), rows.value_type), integer(channels))
+                self.run(at, f.at(to, f.mul(i, channels), rows.value_type), channels)
         elif rows.layout == "planes":
             self.planes(source, to, pixels)
         else:
@@ -239,7 +248,7 @@ class _Copier:
 
     def planes(self, source: Value, to: Value, pixels: Value) -> None:
         """A few rows, one per channel, whose values take turns."""
-        f, rows, channels = self.f, self.rows, self.spec.channels
+        f, rows, channels = self.f, self.rows, self.g.spec.channels
 
         def copy_some(i: Value, left: Value | None) -> None:
             address = f.at(source, i, self.element)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...llvmir.builder import Function
-from ...llvmir.values import I8, I64, Value, integer
+from ...llvmir.values import I8, I64, PTR, Value, integer
 
 # Rows of a register, and cells of a row.
 AMX_ROWS: Final = 16
@@ -58,6 +58,10 @@ class AmxTiles:
 
     def configure(self, f: Function) -> None:
         """Load the configuration; all registers become zero."""
+        load_configuration(f, f.module.table(self.configuration(), I64))
+
+    def configuration(self) -> list[int]:
+        """What configures the registers, as words of memory."""
         rows, widths = [self.cells] * _REGISTERS, [_ROW_BYTES] * _REGISTERS
         for down, count in enumerate(self.lefts):
             for across in range(self._columns):
@@ -65,11 +69,7 @@ class AmxTiles:
             rows[self._a_register(down)], widths[self._a_register(down)] = count, 4 * self.cells
         width = b"".join(w.to_bytes(2, "little") for w in widths)
         data = bytes([1, *[0] * 15]) + width.ljust(32, b"\0") + bytes(rows).ljust(16, b"\0")
-        address = f.stack(len(data))
-        for at in range(0, len(data), 8):
-            word = int.from_bytes(data[at : at + 8], "little")
-            f.store(integer(word, I64), f.offset(address, at), 8)
-        f.call("llvm.x86.ldtilecfg", "void", address)
+        return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
     def multiply(  # noqa: C901 - two loop orders over the same closures
         self,
@@ -129,6 +129,12 @@ class AmxTiles:
 def on_tile(f: Function, name: str, register: int, *args: Value) -> None:
     """An instruction of one tile register: tilezero, tileloadd64, tilestored64."""
     f.call(f"llvm.x86.{name}", "void", integer(register, I8), *args)
+
+
+def load_configuration(f: Function, address: Value) -> None:
+    """Configure the registers by a table. Its address is in a register: the emulation in tests
+    decodes no address that is relative to the instruction."""
+    f.call("llvm.x86.ldtilecfg", "void", f.assembly(PTR, "", "=r,0", address))
 
 
 def release(f: Function) -> None:

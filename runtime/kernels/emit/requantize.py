@@ -9,13 +9,14 @@ and who wants the byte as a number less its zero point, as a residual sum does, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
 from ....ir.scalar.program import Program
 from ....plan.packing.panel_params import BYTES
 from ...llvmir.builder import Function
-from ...llvmir.values import I32, Value, number, vec
+from ...llvmir.values import F32, I32, Value, number, vec
 
 # Quotients that become bytes are looked at up to this size; how far divisors may be from 1.
 _MAX_QUOTIENT = 1024.0
@@ -53,11 +54,13 @@ def rounded_byte(program: Program, index: int) -> Rounded | None:
     return Rounded(near.args[0], int(value), last.dtype) if value == int(value) else None
 
 
-def round_to_int32(f: Function, x: Value, how: Rounded) -> Value:
-    """The byte less its zero point, in 32 bits."""
+def round_to_int32(
+    f: Function, x: Value, how: Rounded, constant: Callable[[float, str], Value]
+) -> Value:
+    """The byte less its zero point, in 32 bits. constant(x, element): in all lanes."""
     low, high = float(how.dtype.min - how.zero), float(how.dtype.max - how.zero)
     # The comparison with low is false for NaN, which then becomes low.
-    limited = f.min_or(f.max_or(x, low), high)
+    limited = f.min_or(f.max_or(x, constant(low, F32)), constant(high, F32))
     if low:
         limited = f.select(f.fcmp("uno", x, x), number(0.0, x.type), limited)
     return f.intrinsic("lrint", limited, returns=vec(I32, x.lanes), by_result=True)

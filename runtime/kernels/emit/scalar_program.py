@@ -14,7 +14,7 @@ from ....ir.errors import UnsupportedOperationError
 from ....ir.scalar.program import Instr, Program
 from ....plan.specs.base import DIVISION_BY_ZERO
 from ...llvmir.builder import Function
-from ...llvmir.values import F32, F64, I1, I64, Value, integer, number, vec
+from ...llvmir.values import F32, F64, I1, I8, I32, I64, Value, integer, number, vec
 from ...vecmath.table import MATH
 from .casts import bfloat_of_flushed, cast, element_type, flush_denormals
 from .requantize import Rounded, divisor, quotient, round_to_int32, rounded_byte
@@ -33,6 +33,10 @@ class Guard:
     mask: Value | None = None
 
 
+# (number of the constant in the program's code, its value, its type) -> the value.
+Constants = Callable[[int, float, str], Value]
+
+
 def program_types(program: Program) -> list[DType]:
     """Types of the results."""
     return [program.instrs[r].dtype for r in program.results]
@@ -45,20 +49,24 @@ def emit_program(
     *,
     lanes: int | None = None,
     guard: Guard | None = None,
+    constants: Constants | None = None,
 ) -> list[Value]:
     """The program's results for `inputs`, one Value per operand number (None: not read).
 
+    constants: what gives scales and zero points that are not written into the code.
     All inputs have the same lane count (1: scalars); `lanes` is needed where there is none.
     """
     if lanes is None:
         lanes = next((v.lanes for v in inputs if v is not None), 1)
-    emitter = _Emitter(f, program, lanes, guard)
+    emitter = _Emitter(f, program, lanes, guard, constants)
     values: list[Value] = []
     for instr in program.instrs:
         if instr.op == "input":
             value = inputs[instr.args[0]]
             if value is None:
                 raise ValueError(f"program reads input {instr.args[0]}, which is not given")
+        elif len(values) in emitter.scales:
+            value = emitter.constant(instr.value or 0.0, F32)
         else:
             value = emitter.bytes_of(len(values), values)
             if value is None:
@@ -81,12 +89,28 @@ _LOGIC = {"and": "and", "or": "or", "xor": "xor", "bitand": "and", "bitor": "or"
 
 
 class _Emitter:
-    def __init__(self, f: Function, program: Program, lanes: int, guard: Guard | None) -> None:
+    def __init__(
+        self,
+        f: Function,
+        program: Program,
+        lanes: int,
+        guard: Guard | None,
+        constants: Constants | None,
+    ) -> None:
         self.f, self.program, self.lanes, self.guard = f, program, lanes, guard
+        self.constants, self.count = constants, 0
+        self.scales = _find_scales(program) if constants is not None else frozenset[int]()
         # What was flushed to give a value.
         self.unflushed: dict[str, Value] = {}
         # Bytes that were rounded: how, and in 32 bits less their zero point.
         self.rounded: dict[int, tuple[Rounded, Value]] = {}
+
+    def constant(self, x: float, element: str) -> Value:
+        """A constant that `constants` gives, if that is there."""
+        if self.constants is None:
+            return number(x, vec(element, self.lanes))
+        self.count += 1
+        return self.constants(self.count, x, vec(element, self.lanes))
 
     def bytes_of(self, index: int, values: Sequence[Value]) -> Value | None:
         """Instruction `index` where it rounds to bytes or reads such (requantize.py), or None."""
@@ -96,12 +120,16 @@ class _Emitter:
         if how is not None:
             found = divisor(program, how.ratio)
             ratio = quotient(f, values[found[0]], found[1]) if found else values[how.ratio]
-            near = round_to_int32(f, ratio, how)
+            near = round_to_int32(f, ratio, how, self.constant)
             self.rounded[index] = how, near
-            return f.cast(f.add(near, how.zero), element_type(how.dtype))
+            # Added to the bytes: where the zero point is not in the code, LLVM would store what
+            # narrows 32 bits directly, which takes longer.
+            byte = f.cast(near, element_type(how.dtype))
+            return f.add(byte, self.constant(how.zero, I8)) if how.zero else byte
         if instr.op == "cast" and instr.dtype is DType.f32 and instr.args[0] in self.rounded:
             how, near = self.rounded[instr.args[0]]
-            return f.cast(f.add(near, how.zero), F32)
+            zero = self.constant(how.zero, I32) if how.zero else 0
+            return f.cast(f.add(near, zero), F32)
         if instr.op == "sub" and program.instrs[instr.args[0]].op == "cast":
             byte = program.instrs[instr.args[0]].args[0]
             zero = program.instrs[instr.args[1]]
@@ -321,6 +349,18 @@ class _Emitter:
         return f.select(f.icmp("slt", b, zero), inverse, result.get())
 
 
+def _find_scales(program: Program) -> frozenset[int]:
+    """The constants of f32 that are added, subtracted, multiplied and chosen only: other code looks
+    at the value of a constant."""
+    readers = [i for i in program.instrs if i.op != "input"]
+    others = {a for i in readers if i.op not in _VALUE_BLIND for a in i.args}
+    return frozenset(
+        n
+        for n, i in enumerate(program.instrs)
+        if i.op == "const" and i.dtype is DType.f32 and n not in others | {*program.results}
+    )
+
+
 def memory_bits(x: Value) -> int:
     return int(x.element[1:])
 
@@ -359,6 +399,7 @@ def round_to(f: Function, x: Value, how: str) -> Value:
     return f.select(f.fcmp("olt", size, magic), y, x)
 
 
+_VALUE_BLIND = ("add", "sub", "mul", "select")
 _SIMPLE_FLOAT: dict[str, Callable[..., Value]] = {
     "neg": lambda f, x: f.fneg(x),
     "abs": lambda f, x: f.fabs(x),
