@@ -40,6 +40,8 @@ TOLERANCE = 1e-4
 MARGIN = 1.5
 # Bars by what a model computes in: the geometric mean of the ratios, and the least of them.
 BARS = {"f32": (1.2, 1.0), "bf16": (1.25, 1.0), "int8": (1.2, 1.0)}
+# The same where IRC_ISA holds irc to an instruction set.
+HELD_BAR = (1.15, 1.0)
 # Of compile times over openvino's: every model's with a warm code cache, the mean with a cold one;
 # and the longest, in seconds.
 COMPILE_BARS = (1.0, 3.0, 4.0)
@@ -275,7 +277,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(conclusions(rows)))
     if options.results:
         suite = "models" if options.zoo == "zoo" else options.zoo
-        bars = [Bar(suite, kind, *bar) for kind, bar in BARS.items()]
+        held = HELD_BAR if os.environ.get("IRC_ISA") else None
+        bars = [Bar(suite, kind, *(held or bar)) for kind, bar in BARS.items()]
         add_rows(options.results, (r for row in rows for r in results(suite, row)), bars)
     return 0
 

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .chart import chart
-from .measurement.result_files import FOLDER, Results, Row, all_results, read_results
+from .measurement.result_files import FOLDER, HELD, Results, Row, all_results, read_results
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 COMPILE_PAGE = DOCS / "compile-time.md"
+HELD_PAGE = DOCS / "dev" / "held-to-avx2.md"
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Models in the order of the table, by their names in benchmarks/workloads/zoo.py.
@@ -224,6 +225,7 @@ def tables(files: Iterable[Results]) -> dict[str, str]:
             made[f"compile-{slug(cpu)}"] = compiled
         if suites - {"compile cold", "compile warm"}:
             made[f"models-{slug(cpu)}"] = machine_line(of) + "\n" + models_table(of)
+        if any(suite.startswith("gemm ") for suite in suites):
             made[f"products-{slug(cpu)}"] = products_table(of)
     return made
 
@@ -235,8 +237,9 @@ def render_page(page: str, files: Iterable[Results]) -> str:
 
 
 def charts(files: Iterable[Results]) -> dict[str, str]:
-    """The SVG files: models and products of the machine whose results are the newest."""
-    found = machines(files).values()
+    """The SVG files: models and products of the machine whose results are the newest, of those that
+    are not held to an instruction set."""
+    found = machines(f for f in files if HELD not in f.machine.cpu).values()
     models = next(of for of in found if any(r.suite == "models" for f in of for r in f.rows))
     rows = newest_rows(models, lambda suite: suite == "models")
     rows = [r for r in rows if r.precision in ("f32", "int8")]
@@ -281,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(print_rows(read_results(options.print)), end="")
         return 0
     files = all_results(FOLDER)
-    pages = (PAGE, COMPILE_PAGE)
+    pages = (PAGE, COMPILE_PAGE, HELD_PAGE)
     made = {page: render_page(page.read_text(encoding="utf-8"), files) for page in pages}
     made |= {DOCS / name: text for name, text in charts(files).items()}
     differ = [p for p, text in made.items() if not p.exists() or p.read_text("utf-8") != text]

@@ -25,6 +25,8 @@ from typing import Any
 
 SCHEMA = 1
 FOLDER = Path(__file__).resolve().parent.parent / "results"
+# In a machine's name, before the instruction set that irc is held to.
+HELD = ", held to "
 PACKAGES = ("numpy", "llvmlite", "onnx", "onnxruntime", "openvino", "torch")
 
 
@@ -98,12 +100,14 @@ def engine_rows(
     error: float | None,
     measures: dict[str, float] | None = None,
 ) -> list[Row]:
-    """A row per engine of one piece of work; error and measures belong to irc's row."""
+    """A row per engine of one piece of work; error and measures belong to irc's row. onnxruntime
+    cannot be held to an instruction set: where irc is, its row has no ratio."""
     mine = medians["irc"]
+    without_ratio = {"irc", "onnxruntime"} if os.environ.get("IRC_ISA") else {"irc"}
     return [
         Row(
             suite, name, engine, threads, precision, median, minima.get(engine),
-            None if engine == "irc" else median / mine,
+            None if engine in without_ratio else median / mine,
             error if engine == "irc" else None,
             dict(measures or {}) if engine == "irc" else {},
         )
@@ -136,7 +140,7 @@ def cpu_name() -> str:
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     name = match[1].strip() if match else platform.processor() or platform.machine()
     isa = os.environ.get("IRC_ISA")
-    return f"{name}, held to {isa.upper()}" if isa else name
+    return f"{name}{HELD}{isa.upper()}" if isa else name
 
 
 def describe_machine() -> Machine:

@@ -45,9 +45,10 @@ def test_page_holds_a_table_of_each_machine_in_three_pages(render: Any) -> None:
     page = render.PAGE.read_text(encoding="utf-8")
     compiling = render.COMPILE_PAGE.read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 210 and len(compiling.splitlines()) <= 90
+    held = render.HELD_PAGE.read_text(encoding="utf-8")
     for name in render.tables(render.all_results()):
-        held = compiling if name.startswith("compile-") else page
-        assert f"<!-- table: {name} -->" in held, name
+        holder = compiling if name.startswith("compile-") else held if "-held-to-" in name else page
+        assert f"<!-- table: {name} -->" in holder, name
 
 
 def test_fastest_engine_counts_and_defaults_do_not(render: Any) -> None:
@@ -147,3 +148,27 @@ def test_chart_has_a_bar_per_row_and_count_of_threads(render: Any) -> None:
 
     text = chart({("f32 2x2x2", 1): 1.2, ("f32 2x2x2", 2): 0.9, ("f64 <3", 1): 9.0})
     assert text.startswith("<svg") and text.count('height="11"') == 3 and "f64 &lt;3" in text
+
+
+def test_machines_that_are_held_to_an_instruction_set_are_in_no_chart(render: Any) -> None:
+    from benchmarks.measurement.result_files import HELD, Bar, Row
+
+    product = [
+        Row("gemm f32", "1x1x1", "irc", 1, "f32", 1.0),
+        Row("gemm f32", "1x1x1", "openvino", 1, "f32", 2.0, ratio=2.0),
+    ]
+    plain = results(render, "2026-01-01", "A", *rows("lstm", 1.0, 4.0), *product)
+    plain = dataclasses.replace(plain, bars=(*plain.bars, Bar("gemm f32", "f32", 1.0, 1.0)))
+    held = results(render, "2026-01-02", f"A{HELD}AVX2", *rows("lstm", 1.0, 2.0))
+    assert "A, held to" not in render.charts([plain, held])["models.svg"]
+    assert "products-a-held-to-avx2" not in render.tables([plain, held])
+
+
+def test_an_engine_that_is_not_held_has_no_ratio(
+    render: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.measurement.result_files import cpu_name
+
+    monkeypatch.setenv("IRC_ISA", "avx2")
+    assert [r.ratio for r in rows("lstm", 1.0, 4.0, 2.0)] == [None, None, 2.0]
+    assert cpu_name().endswith(", held to AVX2")
