@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from .measurement.result_files import Bar, add_option, add_rows, engine_rows
+from .measurement.result_files import Bar, add_option, add_rows, engine_rows, held_isa
 from .measurement.result_files import Row as Result
 from .measurement.timing import alternate
 from .peers import PEERS, Peer
@@ -277,8 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(conclusions(rows)))
     if options.results:
         suite = "models" if options.zoo == "zoo" else options.zoo
-        held = HELD_BAR if os.environ.get("IRC_ISA") else None
-        bars = [Bar(suite, kind, *(held or bar)) for kind, bar in BARS.items()]
+        bars = [Bar(suite, k, *(HELD_BAR if held_isa() else bar)) for k, bar in BARS.items()]
         add_rows(options.results, (r for row in rows for r in results(suite, row)), bars)
     return 0
 

@@ -17,8 +17,8 @@ from ..builder import Tensor
 from ..ir.op import Array
 from .nf4 import NF4_TABLE
 
-# The largest code of each kind; values of nf4 are divided by the largest magnitude.
-LARGEST_CODE = {"int8": 127.0, "int4": 15.0, "nf4": 1.0}
+# The least and the largest code; values of nf4 are divided by the largest magnitude.
+CODE_LIMITS = {"int8": (-127.0, 127.0), "int4": (0.0, 15.0), "nf4": (-1.0, 1.0)}
 # A range below this is one of zeros alone.
 LEAST_STEP = 1e-30
 
@@ -69,11 +69,12 @@ def _compile_trial(kind: str, num_threads: int | None) -> CompiledModel:
 
 def _cut_range(low: Tensor, high: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     """Scales and zero points of groups of values from `low` to `high`."""
+    least, most = CODE_LIMITS[kind]
     if kind == "int4":
         low, high = ops.minimum(low, 0.0), ops.maximum(high, 0.0)
-        step = _replace_zeros((high - low) / LARGEST_CODE[kind])
-        return step, ops.clip(ops.round(-low / step), 0.0, LARGEST_CODE[kind])
-    step = _replace_zeros(ops.maximum(-low, high) / LARGEST_CODE[kind])
+        step = _replace_zeros((high - low) / most)
+        return step, ops.clip(ops.round(-low / step), least, most)
+    step = _replace_zeros(ops.maximum(-low, high) / most)
     return step, step * 0.0
 
 
@@ -90,6 +91,5 @@ def _round_to_codes(values: Tensor, kind: str, step: Tensor, zero: Tensor) -> Te
         for middle, value in zip(middles, NF4_TABLE[1:], strict=True):
             nearest = ops.where(ops.greater(scaled, float(middle)), float(value), nearest)
         return nearest * step
-    least = 0.0 if kind == "int4" else -LARGEST_CODE[kind]
-    codes = ops.clip(ops.round(scaled) + zero, least, LARGEST_CODE[kind])
+    codes = ops.clip(ops.round(scaled) + zero, *CODE_LIMITS[kind])
     return (codes - zero) * step

@@ -11,7 +11,7 @@ from ..ir.op import Array
 from .layers import Layer
 from .nf4 import NF4_TABLE
 from .plan import ActivationParams, QuantizedWeight
-from .range_search import LEAST_STEP, search_ranges
+from .range_search import CODE_LIMITS, LEAST_STEP, search_ranges
 
 _MAX_I8 = 127
 _MAX_BIAS_CODE = 2**31 - 1
@@ -93,9 +93,8 @@ def encode(values: Array, kind: str, step: Array, zero: Array) -> Array:
     codes = values / step
     np.rint(codes, out=codes)
     codes += zero
-    if kind == "int4":
-        return np.clip(codes, 0, 15, out=codes).astype(np.uint8)
-    return np.clip(codes, -_MAX_I8, _MAX_I8, out=codes).astype(np.int8)
+    dtype = np.uint8 if kind == "int4" else np.int8
+    return np.clip(codes, *CODE_LIMITS[kind], out=codes).astype(dtype)
 
 
 def decode(codes: Array, kind: str, step: Array, zero: Array) -> Array:

@@ -103,7 +103,7 @@ def engine_rows(
     """A row per engine of one piece of work; error and measures belong to irc's row. onnxruntime
     cannot be held to an instruction set: where irc is, its row has no ratio."""
     mine = medians["irc"]
-    without_ratio = {"irc", "onnxruntime"} if os.environ.get("IRC_ISA") else {"irc"}
+    without_ratio = {"irc", "onnxruntime"} if held_isa() else {"irc"}
     return [
         Row(
             suite, name, engine, threads, precision, median, minima.get(engine),
@@ -139,8 +139,13 @@ def cpu_name() -> str:
     text = info.read_text(encoding="utf-8") if info.exists() else ""
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     name = match[1].strip() if match else platform.processor() or platform.machine()
-    isa = os.environ.get("IRC_ISA")
+    isa = held_isa()
     return f"{name}{HELD}{isa.upper()}" if isa else name
+
+
+def held_isa() -> str:
+    """The instruction set that irc is held to; empty: to none."""
+    return os.environ.get("IRC_ISA", "")
 
 
 def describe_machine() -> Machine:

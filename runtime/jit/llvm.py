@@ -20,6 +20,7 @@ from typing import Any
 
 from ...ir.errors import Error
 from ...plan.target import Target
+from ..llvmir.kernel_entry import UNOPTIMIZED
 from ..machine.cpus import usable_cores
 from .code_image import OBJECT, CodeImage
 from .elf_flatten import FunctionSource, copies_functions, image_of, read_flat_object
@@ -33,11 +34,6 @@ _dump_numbers = itertools.count()
 # A module with this line is written as it shall run (a matrix kernel is): a few passes do for it,
 # in half the time of the standard ones.
 BRIEF = "!irc.brief = !{}\n"
-
-# The end of the first line of a function that LLVM compiles as it is written: one that computes
-# addresses and calls others. A module of such functions alone takes the fast code generation of
-# level 0.
-UNOPTIMIZED = " noinline optnone {"
 
 
 def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> CodeImage:
@@ -165,8 +161,9 @@ def _generate(
 
 
 def _highest_level(ir_text: str) -> int:
-    """The optimization level that a module's functions allow: 0 where none is to be optimized."""
-    return 0 if 0 < ir_text.count(UNOPTIMIZED) == ir_text.count("\ndefine ") else 3
+    """The optimization level that a module's functions allow: 0, which generates code fast, where
+    all are compiled as they are written."""
+    return 0 if 0 < ir_text.count(f" {UNOPTIMIZED} {{") == ir_text.count("\ndefine ") else 3
 
 
 def _run_short_pipeline(llvm: Any) -> Any:

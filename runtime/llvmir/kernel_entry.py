@@ -42,6 +42,8 @@ _ENTRY_PARAMETERS: Final = (
     (PTR, "scratch"),
 )
 _ENTRY_ATTRIBUTES: Final = "nounwind uwtable(sync)"
+# Attributes of a function that LLVM compiles as it is written.
+UNOPTIMIZED: Final = "noinline optnone"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def open_kernel(
     wishes: list[int | None] = [None] * dims if isinstance(dims, int) else list(dims)
     how = f"{_ENTRY_ATTRIBUTES} {attributes if only_calls else ''}".strip()
     if not optimized:
-        how += " noinline optnone"
+        how += f" {UNOPTIMIZED}"
     entry = module.function(name, _ENTRY_PARAMETERS, I32, attributes=how)
     if only_calls:
         return _open_caller(entry, len(buffers), wishes)

@@ -21,9 +21,10 @@ from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import Isa, generic_target
-from irc_compiler.runtime.jit.llvm import UNOPTIMIZED, emit_assembly
+from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
+from irc_compiler.runtime.llvmir.kernel_entry import UNOPTIMIZED
 from support.kernels.harness import (
     ISAS,
     Compiled,
