@@ -125,7 +125,8 @@ class _DecoderBuilder:
     def _feed_forward(self, x: Tensor, prefix: str) -> Tensor:
         names, d = [prefix + "ffn_gate", prefix + "ffn_up"], self.d
         if names[0] + ".weight" in self.weights:
-            parts = self._linear_several(x, names, [d.inner_width] * 2)
+            # Two products: the second one's epilogue has the gate, and writes half as much.
+            parts = [self._linear(x, n, d.inner_width) for n in names]
         else:
             both = self._linear(x, names[1], 2 * d.inner_width)
             parts = self._split(both, [d.inner_width] * 2)
