@@ -111,7 +111,8 @@ def make_stateful(graph: Graph, decoder: JsonObject, where: str) -> None:
             f" {len(results)} outputs of the cache",
             expected="input_ids, attention_mask, position_ids, past keys and values",
         )
-    _replace_cache(graph, found, results, where)
+    given = (decoder.count("num_key_value_heads", 0), decoder.count("head_size", 0))
+    _replace_cache(graph, found, results, given, where)
 
 
 def _names(graph: Graph, node: int) -> set[str]:
@@ -137,8 +138,10 @@ def _number(pattern: re.Pattern[str], name: str, kind: str) -> tuple[str, int] |
 
 def _replace_cache(
     graph: Graph, pasts: dict[tuple[str, int], int], presents: dict[tuple[str, int], int],
-    where: str,
+    given: tuple[int, int], where: str,
 ) -> None:  # fmt: skip
+    """given: heads and head size of genai_config.json, 0 where it has none; they count where the
+    graph has symbols."""
     tokens = next((n for n in graph.parameters if "input_ids" in _names(graph, n)), None)
     type_ = None if tokens is None else graph.type(Value(tokens))
     if not isinstance(type_, TensorType) or type_.shape is None or len(type_.shape) != 2:
@@ -155,7 +158,11 @@ def _replace_cache(
         record = graph.node(node)
         known = record.types[0]
         shape = known.shape if isinstance(known, TensorType) else None
-        if shape is None or len(shape) != 4 or not all(isinstance(shape[i], int) for i in (1, 3)):
+        four = shape if shape is not None and len(shape) == 4 else ("?",) * 4
+        heads, size = (
+            s if isinstance(s, int) else g for s, g in zip((four[1], four[3]), given, strict=True)
+        )
+        if not heads or not size:
             expected = "[batch, heads, past, size] with known heads and size"
             raise ModelFormatError(
                 "the cache has another shape", where=f"{where}, {record.name}", got=str(known),
@@ -163,11 +170,11 @@ def _replace_cache(
             )  # fmt: skip
         dtype = cast("TensorType", known).dtype
         name = f"past_key_values.{layer}.{kind}.present.{layer}.{kind}"
-        tail = Value(graph.add(_constant(np.array([shape[1], 0, shape[3]], np.int64))))
+        tail = Value(graph.add(_constant(np.array([heads, 0, size], np.int64))))
         sizes = Value(graph.add(Concat(0), [rows, tail]))
         nothing = Value(graph.add(_constant(np.zeros((), dtype.numpy))))
         empty = Value(graph.add(Broadcast("numpy"), [nothing, sizes]))
-        read = ReadValue(name, dtype, f"?,{shape[1]},?,{shape[3]}")
+        read = ReadValue(name, dtype, f"?,{heads},?,{size}")
         state = Value(graph.add(read, [empty], name=name))
         past = Value(graph.add(Gather(), [state, Value(beams), axis]))
         for use in graph.uses(Value(node)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationErro
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
 from ....ir.op import Array, Fact, Op
-from ....ir.ops import Constant
+from ....ir.ops import Constant, Reshape
 from ....ir.ops.shape_inference import known_ints
 from ....ir.scalar.builder import cast_array
 from ....ir.types import Type, normalize_axis
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 Imported: TypeAlias = "Value | Sequence[Value | None]"
 ImportFunction: TypeAlias = "Callable[[ImportContext], Imported]"
+# Equal constants of up to so many bytes are one node of the graph.
+_MAX_SHARED_BYTES: Final = 64 << 10
 _MISSING: Any = object()
 
 
@@ -59,11 +61,13 @@ class GraphBuilder:
         return node
 
     def constant(self, dtype: DType, data: Array, origin: str) -> Value:
-        """A small constant, once for equal ones."""
+        """A constant; equal small ones are one. The array is not written to any more."""
+        data.flags.writeable = False
+        if data.nbytes > _MAX_SHARED_BYTES:
+            return Value(self.add(Constant.of(data, dtype), (), "", origin))
         key = dtype, data.shape, data.tobytes()
         value = self._constants.get(key)
         if value is None:
-            data.flags.writeable = False
             value = Value(self.add(Constant.of(data, dtype), (), "", origin))
             self._constants[key] = value
         return value
@@ -140,8 +144,14 @@ class ImportContext:
         return None if value is None else known_ints(self.fact(value))
 
     def constant_of(self, value: Value) -> Array | None:
-        """The array of a value that is known when compiling (without symbolic sizes)."""
-        data = self.fact(value).value
+        """The array of a value that is known when compiling (without symbolic sizes), or of a
+        constant of any size that is only reshaped."""
+        graph, fact = self.builder.graph, self.fact(value)
+        data: Array | None = fact.value
+        if data is None and fact.tensor.is_static and graph.op(value.node).kind == Reshape.kind:
+            source = self.constant_of(graph.input(value.node, 0))
+            shape = [d for d in fact.tensor.shape or () if isinstance(d, int)]
+            data = None if source is None else source.reshape(shape)
         return None if data is None or data.dtype == object else data
 
     # Attributes -------------------------------------------------------------------------------
@@ -226,11 +236,13 @@ class ImportContext:
         return self.builder.add(op, inputs, f"{self.name}/{op.kind}", self.origin)
 
     def constant(self, data: Any, dtype: DType) -> Value:
-        """A small constant of an element type, from numbers (cast as Convert does)."""
+        """A constant of an element type, from numbers (cast as Convert does). A large array is
+        not copied: it belongs to the graph from now on."""
         array = np.asarray(data)
         if array.dtype != dtype.numpy:
             array = cast_array(array, dtype)
-        return self.builder.constant(dtype, np.array(array, order="C"), self.origin)
+        copied = True if array.nbytes <= _MAX_SHARED_BYTES else None
+        return self.builder.constant(dtype, np.array(array, order="C", copy=copied), self.origin)
 
     def ints_value(self, values: Iterable[int]) -> Value:
         """A list of integers (axes, sizes) as an i64 vector."""

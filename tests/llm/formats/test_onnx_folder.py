@@ -22,8 +22,9 @@ WIDTH = HEADS * SIZE
 
 
 def write_onnx(path: Path, past: str = "past_key_values.%d.{}", present: str = "present.%d.{}",
-               extra: str = "") -> None:  # fmt: skip
-    """A layer as onnxruntime-genai's builder writes it: GroupQueryAttention with rotation."""
+               extra: str = "", size: int | str = SIZE) -> None:  # fmt: skip
+    """A layer as onnxruntime-genai's builder writes it: GroupQueryAttention with rotation. size:
+    that of a head in the cache's shape."""
     rng = np.random.default_rng(3)
 
     def array(name: str, data: np.ndarray) -> onnx.TensorProto:
@@ -65,10 +66,10 @@ def write_onnx(path: Path, past: str = "past_key_values.%d.{}", present: str = "
 
     inputs = [value(n, TensorProto.INT64, "B", s)
               for n, s in (("input_ids", "S"), ("attention_mask", "T"))]  # fmt: skip
-    inputs += [value(n, TensorProto.FLOAT, "B", SHARED, "P", SIZE) for n in keys]
+    inputs += [value(n, TensorProto.FLOAT, "B", SHARED, "P", size) for n in keys]
     inputs += [value(extra, TensorProto.FLOAT, 1)] if extra else []
     outputs = [value("logits", TensorProto.FLOAT, "B", "S", VOCABULARY)]
-    outputs += [value(n, TensorProto.FLOAT, "B", SHARED, "T", SIZE) for n in news]
+    outputs += [value(n, TensorProto.FLOAT, "B", SHARED, "T", size) for n in news]
     graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
@@ -115,10 +116,12 @@ def check(place: Path, path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_of_genai(tmp_path: Path) -> None:
-    """Names of inputs and outputs are those of genai_config.json."""
+@pytest.mark.parametrize("size", [SIZE, "kv_cache_dim"])
+def test_a_folder_of_genai(tmp_path: Path, size: int | str) -> None:
+    """Names of inputs and outputs are those of genai_config.json, and so is the size of a head
+    where the graph has a symbol (builder 0.18)."""
     place = folder(tmp_path)
-    write_onnx(place / "decoder.onnx", "kin_%d_{}", "out.%d.{}")
+    write_onnx(place / "decoder.onnx", "kin_%d_{}", "out.%d.{}", size=size)
     write_genai(place)
     check(place, place / "decoder.onnx")
 
@@ -145,6 +148,11 @@ def test_hostile_folders(tmp_path: Path) -> None:
     write_onnx(tmp_path / "b.onnx")
     with pytest.raises(irc.Error, match="outside its folder"):
         read_language_model(place)
+    write_onnx(place / "decoder.onnx", "kin_%d_{}", "out.%d.{}", size="kv_cache_dim")
+    for wrong in (0, -1, 1 << 40, "8"):
+        write_genai(place, head_size=wrong)
+        with pytest.raises(irc.Error):
+            irc.compile_model(read_language_model(place).model)
     write_genai(place, inputs={"past_key_names": 3})
     with pytest.raises(irc.Error):
         read_language_model(place)

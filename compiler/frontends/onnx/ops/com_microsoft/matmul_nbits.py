@@ -27,9 +27,12 @@ _CODES = {2: ml_dtypes.uint4, 4: ml_dtypes.uint4, 8: np.uint8}
 def unpack_codes(data: Array, bits: int, rows: int, count: int) -> Array:
     """[rows, count] numbers of a few bits each, the first in the low bits of a byte; every row
     begins with a byte."""
-    each = 8 // bits
-    wide = data.astype(np.uint8).reshape(rows, -1, 1) >> (np.arange(each, dtype=np.uint8) * bits)
-    return (wide & ((1 << bits) - 1)).reshape(rows, -1)[:, :count]
+    each, packed = 8 // bits, data.astype(np.uint8, copy=False).reshape(rows, -1)
+    codes = np.empty((*packed.shape, each), np.uint8)
+    for i in range(each):
+        np.right_shift(packed, i * bits, out=codes[..., i])
+    codes &= (1 << bits) - 1
+    return codes.reshape(rows, -1)[:, :count]
 
 
 def _constant(n: ImportContext, port: int, count: int, what: str) -> Array:
@@ -73,7 +76,7 @@ def matmul_nbits(n: ImportContext) -> Value:
         raise n.type_error("MatMulNBits counts no weights", got=(k, columns, block))
     blocks = -(-k // block)
     packed = _constant(n, 1, columns * blocks * block * bits // 8, "weights")
-    codes = unpack_codes(packed, bits, columns, k).astype(_CODES[bits])
+    codes = unpack_codes(packed, bits, columns, k).view(_CODES[bits])
     order = _order_of_rows(n, k, block)
     if order is not None:
         codes = np.ascontiguousarray(codes[:, order])
@@ -86,9 +89,10 @@ def matmul_nbits(n: ImportContext) -> Value:
         weight = _dequantize_float_zeros(n, codes, scale, block, columns * blocks)
     elif given is None:
         # Codes about the middle are signed numbers, which need no zero point.
-        signed = codes.astype(np.int16) - (1 << bits - 1)
         kind = DType.i8 if bits == 8 else DType.i4
-        weight = n.add(Dequantize(1, block), n.constant(signed.astype(kind.numpy), kind), scale)
+        signed = codes.view(np.uint8)
+        signed -= np.uint8(1 << bits - 1)  # in its own memory: codes may be large
+        weight = n.add(Dequantize(1, block), n.constant(signed.view(kind.numpy), kind), scale)
     else:
         size = columns * -(-blocks * bits // 8)
         zero = unpack_codes(_constant(n, 3, size, "zero points"), bits, columns, blocks)

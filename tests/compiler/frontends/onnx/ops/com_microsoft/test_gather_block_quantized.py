@@ -120,6 +120,28 @@ def test_indices_out_of_range_give_zeros() -> None:
     assert got[0, 0].any() and not got[0, 1:].any()
 
 
+def test_a_table_that_a_product_shares_is_reshaped() -> None:
+    """onnxruntime-genai's builder writes one weight for the embeddings and the last product."""
+    made = model(TensorProto.UINT8, 4)
+    (data, *_), gather = made.graph.initializer, made.graph.node[0]
+    data.dims[:] = [ROWS, WIDTH // 16, 8]
+    made.graph.initializer.append(numpy_helper.from_array(np.array([ROWS, -1]), "rows"))
+    gather.input[0] = "table"
+    product = helper.make_node(
+        "MatMulNBits", ["y", "data", "scales"], ["logits"], domain="com.microsoft",
+        K=WIDTH, N=ROWS, bits=4, block_size=16,
+    )  # fmt: skip
+    nodes = [helper.make_node("Reshape", ["data", "rows"], ["table"]), gather, product]
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    agree(made, [[0, 3, ROWS - 1], [-1, -ROWS, 7]])
+    made.graph.output[0].name = "logits"
+    options, feeds = ort.SessionOptions(), {"indices": np.array([[0, 5]], np.int64)}
+    (want,) = ort.InferenceSession(made.SerializeToString(), options).run(None, feeds)
+    (got,) = irc.compile_model(made)(feeds)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_the_table_stays_packed() -> None:
     net = irc.compile_model(model(TensorProto.UINT4, 4, shape=(1000, 64)))
     graph = net.graph
