@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -271,21 +271,27 @@ class CompiledModel(HasMetadata):
         *,
         also: Sequence[CompiledModel] = (),
         code: bool = False,
+        attachments: Mapping[str, bytes] | None = None,
     ) -> None:
         """Write the compiled model as one `.irc` file, whole or not at all.
 
         It holds the model's portable graph, its weights once, and this net's plan. also: nets of
         the same model with other options, whose plans are stored with it. code: store the machine
-        code, too, for those who load it with `trust_code`.
+        code, too, for those who load it with `trust_code`. attachments: bytes by name that are
+        stored with it, besides those of the file that the net was loaded from.
         """
         from ..compiler.export.files import replace_files
 
         _ = self.session  # a closed model has nothing to write
         with replace_files(Path(path)) as (stream,):
-            self._write(stream, also, code)
+            self._write(stream, also, code, attachments)
 
     def _write(
-        self, stream: BinaryIO, also: Sequence[CompiledModel] = (), code: bool = False
+        self,
+        stream: BinaryIO,
+        also: Sequence[CompiledModel] = (),
+        code: bool = False,
+        attachments: Mapping[str, bytes] | None = None,
     ) -> None:
         """The artefact onto a seekable stream."""
         from ..compiler.export.xml import write_net
@@ -295,7 +301,7 @@ class CompiledModel(HasMetadata):
         from ..runtime.jit.program import code_of
         from ..runtime.machine.detect import host_target
 
-        if not (also or code) and self._source.copy_to(stream):
+        if not (also or code or attachments) and self._source.copy_to(stream):
             return
         target, plans = host_target(), list[StoredPlan]()
         for net in (self, *also):
@@ -309,7 +315,12 @@ class CompiledModel(HasMetadata):
             return text, weights.find
 
         kinds = extensions_of(self.model.graph)
-        write_artifact(stream, write_graph, self._source.config.encode(), plans, kinds)
+        attached = self._source.read_attachments() | dict(attachments or {})
+        write_artifact(stream, write_graph, self._source.config.encode(), plans, kinds, attached)
+
+    def read_attachments(self) -> dict[str, bytes]:
+        """What is stored by name in the file that the net was loaded from."""
+        return self._source.read_attachments()
 
     @staticmethod
     @with_budget

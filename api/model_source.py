@@ -6,6 +6,7 @@ is made at its first use, and kept from then on.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,6 +109,10 @@ class ModelSource:
         """An artefact's plans for other options and machines than these."""
         return []
 
+    def read_attachments(self) -> dict[str, bytes]:
+        """What is stored with the model, by name."""
+        return {}
+
 
 class InMemorySource(ModelSource):
     """A model that the caller has."""
@@ -172,6 +177,9 @@ class ArtifactSource(ModelSource):
         entries = (e for e in self._artifact.plans if (e.options, e.target) not in known)
         return [stored_plan(self._artifact, e) for e in entries]
 
+    def read_attachments(self) -> dict[str, bytes]:
+        return {n: self._artifact.read_attachment(n) for n in self._artifact.attachments}
+
 
 class ClosedSource(ModelSource):
     """What a closed model keeps of its source."""
@@ -187,3 +195,10 @@ class ClosedSource(ModelSource):
 def closed_error() -> ExecutionError:
     """What a closed model answers."""
     return ExecutionError("the model is closed", fix="compile or load it again")
+
+
+def list_attachments(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The names of what an artefact stores with its model. ArtifactError where it is broken."""
+    from ..runtime.artifact.reader import Artifact
+
+    return Artifact(path).attachments

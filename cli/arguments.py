@@ -132,6 +132,16 @@ def add_activations(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_kv_cache(parser: argparse.ArgumentParser) -> None:
+    """The form of a language model's cache."""
+    parser.add_argument(
+        "--kv-cache",
+        choices=("f32", "f16", "bf16", "u8", "u4"),
+        help="the form of a language model's keys and values (default: f32, or what a .irc was "
+        "compiled for)",
+    )
+
+
 def add_shapes(parser: argparse.ArgumentParser) -> None:
     """Shapes that the user fixes."""
     parser.add_argument(

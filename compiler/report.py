@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from ..ir.dtype import DType
 from ..ir.escape import join_lines
 from ..ir.limits.format_bytes import format_size
-from ..ir.ops.quantization.integer_products import BYTES
-from ..plan.packing.panel_params import cell_depth, has_tiles
+from ..plan.packing.panel_params import BYTES, cell_depth, has_tiles
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
 from ..plan.specs.attention import AttentionSpec
 from ..plan.specs.base import Spec
 from ..plan.specs.gemm import MAX_FEW_ROWS, MAX_VECTOR_INT8_ROWS, GemmSpec
 from ..plan.target import Target
-from .rewrite.trace import Trace
+
+if TYPE_CHECKING:
+    from .rewrite.trace import Trace
+
+
+_MAX_LISTED_VARIABLES: Final = 4
 
 
 def report(plan: Plan, trace: Trace | None = None) -> str:
@@ -40,8 +45,7 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         by = "" if activations == "f32" else f", by {activations}"
         lines.append(f"compressed {compressed}{by}")
     if plan.variables:
-        named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
-        lines.append(f"variables  {len(plan.variables)}: {named}")
+        lines.append(f"variables  {len(plan.variables)}: {_list_variables(plan)}")
         if cache := _describe_cache(plan):
             lines.append(f"cache      {cache}")
     loops = Counter(s.kind for s in plan.control_steps() if s.kind in (LOOP, BRANCH))
@@ -81,6 +85,14 @@ def _describe_compressed(plan: Plan) -> str:
         size = constant.dtype.nbytes(math.prod(constant.shape))
         sizes.setdefault(constant.dtype, []).append(size)
     return ", ".join(f"{len(s)} {d} weights ({format_size(sum(s))})" for d, s in sizes.items())
+
+
+def _list_variables(plan: Plan) -> str:
+    """The first variables and their types."""
+    first = plan.variables[:_MAX_LISTED_VARIABLES]
+    named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in first)
+    more = len(plan.variables) - len(first)
+    return f"{named}, and {more} more" if more else named
 
 
 def _describe_cache(plan: Plan) -> str:

@@ -10,24 +10,23 @@ Codes are rows of u8, one per token and head, each with its scales
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final
 
 from ..compiler.model import Model
 from ..compiler.report import count_cache_reads
 from ..ir.dtype import DType
-from ..ir.errors import UnsupportedOperationError, UsageError
+from ..ir.errors import UnsupportedOperationError
 from ..ir.graph import Graph, Use, Value
 from ..ir.infer import infer_graph
 from ..ir.op import Op
 from ..ir.ops import Assign, Concat, Convert, DequantizeRows, Gather, QuantizeRows, ReadValue
 from ..ir.row_codes import ROW_MULTIPLE, RowCodes
 from ..ir.types import TensorType
+from .language_model import KVCache, check_cache_form
 
 if TYPE_CHECKING:
     from ..api import CompiledModel
 
-KVCache = Literal["f32", "f16", "bf16", "u8", "u4"]
-FORMS: Final = get_args(KVCache)
 _CODE_BITS: Final = {"u8": 8, "u4": 4}
 
 
@@ -78,12 +77,6 @@ def require_cache_reads(net: CompiledModel, form: KVCache) -> None:
             expected="keys and values that one attention reads",
             fix="use kv_cache='f32'",
         )
-
-
-def check_cache_form(form: str) -> None:
-    """UsageError for an unknown form."""
-    if form not in FORMS:
-        raise UsageError("unknown form of the cache", got=form, expected=", ".join(FORMS))
 
 
 def _match_cache(graph: Graph, assign: int) -> _Cache | None:

@@ -31,7 +31,7 @@ class ChatTemplate:
                 got=f"{len(source)} characters",
                 expected=f"at most {MAX_TEMPLATE_CHARACTERS}",
             )
-        self.source, self._tokens = source, dict(tokens or {})
+        self.source, self.tokens = source, dict(tokens or {})
         try:
             self._template = Sandbox().from_string(source)
         except (TemplateLimitError, jinja2.TemplateError, ArithmeticError, MemoryError,
@@ -57,7 +57,7 @@ class ChatTemplate:
 
         given: dict[str, Any] = {
             "tools": None,
-            **self._tokens,
+            **self.tokens,
             **variables,
             "messages": [dict(m) for m in messages],
             "add_generation_prompt": add_generation_prompt,

@@ -7,8 +7,6 @@ input `logits_positions` i64 [L], and what precedes that product is gathered the
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from ..compiler.model import Model
@@ -19,9 +17,8 @@ from ..ir.graph import Graph, Use, Value
 from ..ir.infer import infer_graph, infer_node
 from ..ir.ops import Constant, Gather, Parameter, Result
 from ..ir.types import TensorType
+from .language_model import HIDDEN, POSITIONS
 
-POSITIONS: Final = "logits_positions"
-HIDDEN: Final = "hidden_states"
 # Operations that treat each position alone, between the last product and the logits, where their
 # other inputs are constants.
 _BY_POSITION = frozenset(

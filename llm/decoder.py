@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from ..api.infer_request import ATTENTION_BLOCK_KEYS
 from ..ir.errors import InputError, ModelFormatError
-from .cache_storage import KVCache, require_cache_reads, store_cache
-from .cut_logits import HIDDEN, POSITIONS, cut_logits
+from .language_model import HIDDEN, POSITIONS, KVCache
 
 if TYPE_CHECKING:
+    from ..api.compiled_model import CompiledModel
     from ..api.infer_request import InferRequest
     from ..compiler.model import Model
 
@@ -25,63 +25,71 @@ _NEEDED: Final = ("input_ids", "attention_mask")
 MAX_TRIMMED: Final = 64
 
 
-class Decoder:
-    """A stateful decoder, compiled. Requests of one decoder run side by side.
+def compile_decoder(
+    model: Model,
+    *,
+    read_again: Callable[[], Model] | None = None,
+    num_threads: int | None = None,
+    max_memory: int | None = None,
+    kv_cache: KVCache = "f32",
+    activations: str = "f32",
+    precision: str = "f32",
+) -> CompiledModel:
+    """Compile a stateful decoder.
 
-    chunk: positions that one run reads at most; a longer prompt takes several runs. read_again:
-    how to read the model once more; where it is given, the model is consumed, and its weights are
-    held once, as kernels read them. kv_cache: the form of keys and values (cache_storage.py).
-    window: where every layer has this window, caches keep little more than its keys.
+    read_again: how to read the model once more; where it is given, the model is consumed, and its
+    weights are held once, as kernels read them. kv_cache: the form of keys and values
+    (cache_storage.py).
     """
+    from ..api import compile_model
+    from ..api.compiled_model import compile_with_options
+    from ..compiler.model import Model as CutModel
+    from ..compiler.model import Origin
+    from ..compiler.options import Options
+    from .cache_storage import require_cache_reads, store_cache
+    from .cut_logits import cut_logits
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        read_again: Callable[[], Model] | None = None,
-        num_threads: int | None = None,
-        max_memory: int | None = None,
-        chunk: int = 512,
-        kv_cache: KVCache = "f32",
-        activations: str = "f32",
-        precision: str = "f32",
-        window: int | None = None,
-    ) -> None:
-        from ..api import compile_model
-        from ..api.compiled_model import compile_with_options
-        from ..compiler.model import Model as CutModel
-        from ..compiler.model import Origin
-        from ..compiler.options import Options
-
-        self.chunk, self.window = chunk, window
-        self.kv_cache: KVCache = kv_cache
-        cut = store_cache(cut_logits(model), kv_cache)
-        inputs = {p.name for p in cut.inputs}
-        unknown = inputs - {*_INPUTS, POSITIONS}
-        if unknown or not inputs >= {*_NEEDED}:
-            raise ModelFormatError(
-                "the model has not the inputs of a decoder",
-                got=", ".join(sorted(inputs)),
-                expected=", ".join(_INPUTS),
-            )
-        self.inputs = inputs
-        if read_again is None:
-            self.net = compile_model(
-                cut,
-                num_threads=num_threads,
-                max_memory=max_memory,
-                activations=cast(Any, activations),
-                precision=cast(Any, precision),
-            )
-            require_cache_reads(self.net, kv_cache)
-            return
+    cut = store_cache(cut_logits(model), kv_cache)
+    _check_inputs({p.name for p in cut.inputs})
+    if read_again is None:
+        net = compile_model(
+            cut,
+            num_threads=num_threads,
+            max_memory=max_memory,
+            activations=cast(Any, activations),
+            precision=cast(Any, precision),
+        )
+    else:
         model.graph.clear()
         origin = Origin(lambda: store_cache(cut_logits(read_again()), kv_cache), ())
         held = [CutModel(cut.graph, origin)]
         del cut
         options = Options(activations=activations, precision=precision)
-        self.net = compile_with_options(held.pop, options, num_threads, max_memory=max_memory)
-        require_cache_reads(self.net, kv_cache)
+        net = compile_with_options(held.pop, options, num_threads, max_memory=max_memory)
+    require_cache_reads(net, kv_cache)
+    return net
+
+
+def _check_inputs(names: set[str]) -> None:
+    if names - {*_INPUTS, POSITIONS} or not names >= {*_NEEDED}:
+        raise ModelFormatError(
+            "the model has not the inputs of a decoder",
+            got=", ".join(sorted(names))[:200],
+            expected=", ".join(_INPUTS),
+        )
+
+
+class Decoder:
+    """A compiled decoder (`compile_decoder`). Requests of one decoder run side by side.
+
+    chunk: positions that one run reads at most; a longer prompt takes several runs. window: where
+    every layer has this window, caches keep little more than its keys.
+    """
+
+    def __init__(self, net: CompiledModel, *, chunk: int = 512, window: int | None = None) -> None:
+        self.net, self.chunk, self.window = net, chunk, window
+        self.inputs = {p.name for p in net.inputs}
+        _check_inputs(self.inputs)
 
     def start(self, rows: int = 1, *, whole: bool = False) -> TokenCache:
         """An empty cache of this many rows. whole: it keeps positions that a window has left."""

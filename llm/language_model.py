@@ -10,13 +10,20 @@ i64 [B, S], beam_idx i32 [B] (row i of the cache continues row beam_idx[i]). Out
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from ..ir.errors import UsageError
 
 if TYPE_CHECKING:
     from ..compiler.model import Model
     from .chat_template import ChatTemplate
     from .tokenizer import Tokenizer
 
+# What a graph that computes few logits adds (cut_logits.py): an input and an output.
+POSITIONS: Final = "logits_positions"
+HIDDEN: Final = "hidden_states"
+# The form of keys and values in a cache (cache_storage.py).
+KVCache = Literal["f32", "f16", "bf16", "u8", "u4"]
 # stored: as the file has them, compressed where a kernel reads that form; f32: dequantized.
 Weights = Literal["stored", "f32"]
 
@@ -52,3 +59,10 @@ class LanguageModel:
     chat_template: ChatTemplate | None
     config: ModelConfig
     weight_forms: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def check_cache_form(form: str) -> None:
+    """UsageError for an unknown form of keys and values."""
+    if form not in get_args(KVCache):
+        expected = ", ".join(get_args(KVCache))
+        raise UsageError("unknown form of the cache", got=form, expected=expected)

@@ -13,12 +13,17 @@ from ..compiler.options import ACTIVATIONS, PRECISIONS
 from ..compiler.report import describe_activations
 from ..ir.errors import UsageError
 from .beam_search import search_beams
-from .cache_storage import KVCache, check_cache_form
 from .chat_session import ChatSession, Messages, check_messages, encode_messages
+from .compiled_language_model import (
+    CompiledLanguageModel,
+    compile_language_model,
+    is_artifact,
+    load_language_model,
+)
 from .decoder import Decoder
 from .draft_model import DraftModel, check_draft
 from .generation import StreamedText, TextSettings, generate_rows, pad_left
-from .language_model import LanguageModel
+from .language_model import KVCache, LanguageModel, check_cache_form
 from .model_reader import read_language_model
 from .result import Generation, TextPiece
 from .sampling import GenerationOptions, make_options
@@ -33,7 +38,8 @@ Prompt: TypeAlias = "str | Messages"
 class LLM:
     """A language model, compiled for this machine.
 
-    path: a `.gguf` file or a folder (llm/language_model.py lists the forms), or a LanguageModel.
+    path: a `.gguf` file, a folder (llm/model_reader.py lists the forms), a `.irc` file that
+    `export` wrote, or a LanguageModel.
     num_threads: None for the CPUs this process may use. max_memory: bytes for any file, tensor or
     arena. chunk: positions of a prompt that one run reads. context_length: the most tokens of
     prompt and text (default: what the model declares). kv_cache: "f32", or "f16" or "bf16" for keys
@@ -45,7 +51,8 @@ class LLM:
     activations: what compressed weights are multiplied by: "f32", or "int8", which is quantized per
     token and group of channels. precision: "bf16" rounds the factors of matrix products, "f16"
     those without compressed weights. Products of compressed weights and up to 8 tokens stay f32, so
-    "bf16" makes the reading of prompts faster, on a processor with a unit for it.
+    "bf16" makes the reading of prompts faster, on a processor with a unit for it. kv_cache,
+    activations and precision are "f32" by default, or what a `.irc` file was compiled with.
 
     Calls are independent of one another; `session` gives a conversation that keeps its cache.
     Raises an irc.Error that says what is wrong with the file.
@@ -59,47 +66,43 @@ class LLM:
         max_memory: int | None = None,
         chunk: int = 512,
         context_length: int | None = None,
-        kv_cache: KVCache = "f32",
+        kv_cache: KVCache | None = None,
         weights: str = "stored",
         draft: LLM | str | os.PathLike[str] | LanguageModel | None = None,
-        activations: str = "f32",
-        precision: str = "f32",
+        activations: str | None = None,
+        precision: str | None = None,
     ) -> None:
         for name, value in (("chunk", chunk), ("context_length", context_length)):
             if value is not None and (type(value) is not int or not 1 <= value < 1 << 31):
                 raise UsageError(f"{name} is out of range", got=value, expected="an integer from 1")
 
-        if activations not in ACTIVATIONS:
+        if activations not in (None, *ACTIVATIONS):
             raise UsageError(
                 "unknown activations", got=activations, expected=" or ".join(ACTIVATIONS)
             )
-        if precision not in PRECISIONS:
+        if precision not in (None, *PRECISIONS):
             raise UsageError("unknown precision", got=precision, expected=" or ".join(PRECISIONS))
 
-        def read(path: str | os.PathLike[str]) -> LanguageModel:
-            return read_language_model(path, weights=cast(Any, weights), max_memory=max_memory)
-
-        check_cache_form(kv_cache)
-        source = path if isinstance(path, LanguageModel) else read(path)
-        self.config, self.tokenizer = source.config, source.tokenizer
-        self.chat_template, self.weight_forms = source.chat_template, source.weight_forms
-        self.decoder = Decoder(
-            source.model,
-            read_again=None if isinstance(path, LanguageModel) else lambda: read(path).model,
+        if kv_cache is not None:
+            check_cache_form(kv_cache)
+        compiled = _compile_or_load(
+            path,
+            weights,
             num_threads=num_threads,
             max_memory=max_memory,
-            chunk=chunk,
             kv_cache=kv_cache,
             activations=activations,
             precision=precision,
-            window=self.config.cache_window,
         )
+        self.compiled, self.config, self.tokenizer = compiled, compiled.config, compiled.tokenizer
+        self.chat_template, self.weight_forms = compiled.chat_template, compiled.weight_forms
+        self.decoder = Decoder(compiled.net, chunk=chunk, window=self.config.cache_window)
         self.settings = TextSettings(
             self.tokenizer,
             frozenset(self.config.eos_token_ids),
             context_length or self.config.context_length,
             self.decoder.net.stats().constant_bytes,
-            kv_cache,
+            compiled.kv_cache,
             describe_activations(self.decoder.net.plan),
         )
         if draft is not None and not isinstance(draft, LLM):
@@ -114,6 +117,11 @@ class LLM:
         self.draft = draft
         if draft is not None:
             check_draft(self.tokenizer, draft.tokenizer, draft.config.name)
+
+    def export(self, path: str | os.PathLike[str], *, code: bool = False) -> None:
+        """Write the compiled model with its tokenizer and chat template as one `.irc` file, whole
+        or not at all, which `LLM(path)` loads without compiling. code: with the machine code."""
+        self.compiled.export(path, code=code)
 
     def generate(
         self,
@@ -278,3 +286,22 @@ def _is_one(prompt: object) -> bool:
     raise UsageError(
         "this is not a prompt", got=type(prompt).__name__, expected="a text, messages, or a list"
     )
+
+
+def _compile_or_load(
+    path: str | os.PathLike[str] | LanguageModel, weights: str, **options: Any
+) -> CompiledLanguageModel:
+    """The compiled model of a file, a folder or a LanguageModel."""
+    if isinstance(path, LanguageModel):
+        return compile_language_model(path, read_again=None, **options)
+    if is_artifact(path):
+        if weights != "stored":
+            raise UsageError("an artefact has its weights as they were compiled", got=weights,
+                             expected="weights='stored'")  # fmt: skip
+        return load_language_model(path, **options)
+
+    def read() -> LanguageModel:
+        how: Any = {"weights": weights, "max_memory": options["max_memory"]}
+        return read_language_model(path, **how)
+
+    return compile_language_model(read(), read_again=read, **options)

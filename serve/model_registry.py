@@ -12,11 +12,12 @@ import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..ir.errors import Error
 from .errors import ModelLoadError, NotFoundError, UnavailableError, to_line
-from .repository import ModelFiles, Repository, Signature, VersionFiles, is_language_model
+from .repository import ModelFiles, Repository, Signature, VersionFiles
 from .served_model import ServedModel, load_model
 from .settings import Settings
 from .statistics import Statistics
@@ -194,7 +195,7 @@ class ModelRegistry:
         log.info("loading %s", name)
         loop = asyncio.get_running_loop()
         load, serve = load_model, ServedModel
-        if is_language_model(version.path):
+        if await loop.run_in_executor(self._loader, _is_language_model, version.path):
             # Loaded when it is needed: other models do not need its packages.
             from .openai.served_language_model import ServedLanguageModel, load_language_model
 
@@ -247,3 +248,9 @@ class ModelRegistry:
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
         return task
+
+
+def _is_language_model(path: Path) -> bool:
+    from ..llm.compiled_language_model import is_language_model
+
+    return is_language_model(path)

@@ -156,8 +156,3 @@ def _read_file(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ModelLoadError("config.json is not a plain file", where=path.parent.name)
         return stream.read(MAX_CONFIG_BYTES + 1)
-
-
-def is_language_model(path: Path) -> bool:
-    """Whether the path of a version is a language model: a folder, or a GGUF file."""
-    return path.suffix.lower() == ".gguf" or path.is_dir()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ...api import CompiledModel, compile_model
+from ...ir.errors import UsageError
 from ..arguments import (
     add_compilation,
+    add_kv_cache,
     add_model,
     default_output,
     limits,
@@ -24,8 +27,9 @@ SCHEMA = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
-    add_model(parser)
+    add_model(parser, ".onnx, .xml, .gguf, or a folder with a language model")
     add_compilation(parser)
+    add_kv_cache(parser)
     parser.add_argument(
         "-o", "--output", help="the .irc to write (default: MODEL.irc in this folder)"
     )
@@ -39,18 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compile; prints the report and the file written."""
+    from ...llm.compiled_language_model import is_language_model
+
     output = require_suffix(args.output or default_output(args.model, ".irc"), ".irc")
     started = time.perf_counter()
-    net = compile_model(
-        require_file(args.model),
-        precision=args.precision,
-        denormals=args.denormals,
-        activations=args.activations,
-        shapes=parse_shapes(args.shape) or None,
-        **limits(args),
-    )
+    language = is_language_model(args.model)
+    net, export = _compile_language_model(args) if language else _compile_graph(args)
     seconds = time.perf_counter() - started
-    net.export(output, code=args.with_code)
+    export(output, code=args.with_code)
     size = output.stat().st_size
     if net.trace is not None:
         for name, spent in net.trace.seconds.items():
@@ -63,6 +63,42 @@ def run(args: argparse.Namespace) -> int:
     lines += [f"written    {output}, {format_bytes(size)}"]
     report(*fit_lines(lines, 11))
     return 0
+
+
+def _compile_graph(args: argparse.Namespace) -> tuple[CompiledModel, Callable[..., None]]:
+    if args.kv_cache is not None:
+        raise UsageError(
+            "--kv-cache is for language models", got=args.model, expected="a .gguf file or a folder"
+        )
+    net = compile_model(
+        require_file(args.model),
+        precision=args.precision,
+        denormals=args.denormals,
+        activations=args.activations,
+        shapes=parse_shapes(args.shape) or None,
+        **limits(args),
+    )
+    return net, net.export
+
+
+def _compile_language_model(args: argparse.Namespace) -> tuple[CompiledModel, Callable[..., None]]:
+    from ...llm.llm import LLM
+
+    for option, given in (("--shape", args.shape), ("--denormals", args.denormals)):
+        if given:
+            raise UsageError(
+                f"{option} does not apply to a language model",
+                got=args.model,
+                fix=f"leave {option} out",
+            )
+    llm = LLM(
+        args.model,
+        max_memory=args.max_memory,
+        kv_cache=args.kv_cache,
+        activations=args.activations,
+        precision=args.precision,
+    )
+    return llm.decoder.net, llm.export
 
 
 def as_json(net: CompiledModel, output: Path, size: int, seconds: float) -> dict[str, object]:

@@ -6,7 +6,15 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..arguments import add_activations, add_precision, add_threads, amount_of, bytes_of, count_of
+from ..arguments import (
+    add_activations,
+    add_kv_cache,
+    add_precision,
+    add_threads,
+    amount_of,
+    bytes_of,
+    count_of,
+)
 from ..console import print_message, print_piece
 from ..logging import print_json
 
@@ -35,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_language_model(parser: argparse.ArgumentParser) -> None:
     """The model and how it is compiled."""
-    parser.add_argument("model", help="the model (.gguf, or a folder with model and tokenizer)")
+    parser.add_argument(
+        "model", help="the model (.gguf, .irc, or a folder with model and tokenizer)"
+    )
     add_threads(parser)
     parser.add_argument(
         "--max-memory",
@@ -57,12 +67,7 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
         metavar="TOKENS",
         help="tokens of a prompt that are read at a time (default: 512)",
     )
-    parser.add_argument(
-        "--kv-cache",
-        choices=("f32", "f16", "bf16", "u8", "u4"),
-        default="f32",
-        help="the form of keys and values (default: f32)",
-    )
+    add_kv_cache(parser)
     parser.add_argument(
         "--draft",
         metavar="MODEL",
@@ -123,8 +128,8 @@ def load_model(args: argparse.Namespace) -> LLM:
         chunk=args.chunk,
         kv_cache=args.kv_cache,
         draft=args.draft,
-        activations=args.activations or "f32",
-        precision=args.precision or "f32",
+        activations=args.activations,
+        precision=args.precision,
     )
 
 

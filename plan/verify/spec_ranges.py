@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from ...ir.errors import MemoryLimitError, VerificationError
@@ -61,10 +61,15 @@ def require_possible_sizes(plan: Plan) -> None:
                     )
 
 
-def ranges_of(spec: object) -> Iterator[tuple[str, Size, Range]]:
+@lru_cache(maxsize=1024)  # steps of equal layers have one spec
+def ranges_of(spec: Spec) -> tuple[tuple[str, Size, Range], ...]:
     """(field, value, range) of every integer inside, and of every dynamic size."""
-    for name, get, allowed in _fields(type(spec)):
-        yield from _integers(get(spec), f"{type(spec).__name__}.{name}", allowed)
+    return tuple(_ranges_inside(spec))
+
+
+def _ranges_inside(value: object) -> Iterator[tuple[str, Size, Range]]:
+    for name, get, allowed in _fields(type(value)):
+        yield from _integers(get(value), f"{type(value).__name__}.{name}", allowed)
 
 
 def _integers(value: Any, name: str, allowed: Range | None) -> Iterator[tuple[str, Size, Range]]:
@@ -78,7 +83,7 @@ def _integers(value: Any, name: str, allowed: Range | None) -> Iterator[tuple[st
         for item in value:  # pyright: ignore[reportUnknownVariableType]
             yield from _integers(item, name, allowed)
     elif dataclasses.is_dataclass(value):
-        yield from ranges_of(value)
+        yield from _ranges_inside(value)
 
 
 @cache

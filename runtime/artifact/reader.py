@@ -8,7 +8,8 @@ and which Target each plan was made; options are data that this module compares 
 A plan is used where options, Target, irc's version and the plan's vocabulary are those at hand;
 otherwise the caller makes one again from the graph. Nothing in a file is believed: every field is
 checked, then specs and plan are verified as if forged. A plan may have a section "code" with
-its kernels' machine code, which is read only if the user trusts the file (code.py).
+its kernels' machine code, which is read only if the user trusts the file (code.py). Sections
+"attachment" hold what a caller stored with the model by name, a tokenizer for example.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ WEIGHTS: Final = "weights"
 GRAPH: Final = "graph"
 DERIVED: Final = "derived"
 PLAN: Final = "plan"
+ATTACHMENT: Final = "attachment"
 # What a section should hold, where no check says it closer.
 _WRITTEN: Final = "what irc wrote, unchanged"
 _MAX_EXTENSIONS: Final = 1000
+_MAX_ATTACHMENTS: Final = 1000
 _MAX_ELEMENTS: Final = 1 << 47
 # Kernels take some blocks of the size of caches.
 _MAX_SCRATCH: Final = 1 << 28
@@ -97,6 +100,15 @@ class Artifact:
         listed = content.get("plans")
         if not isinstance(listed, list):
             raise self._file.fail("the manifest lists no plans", repr(listed)[:80], "a list")
+        attached = content.get("attachments", {})
+        if not isinstance(attached, dict) or len(attached) > _MAX_ATTACHMENTS:
+            raise self._file.fail(
+                "the manifest's attachments are wrong", repr(attached)[:80], "sections by name"
+            )
+        self._attachments = {
+            name: self._section(attached, name, ATTACHMENT)
+            for name in cast("dict[str, Any]", attached)
+        }
         self.plans = [p for entry in listed if (p := self._read_entry(entry)) is not None]
 
     def _require_extensions(self, content: dict[str, Any]) -> None:
@@ -166,6 +178,17 @@ class Artifact:
         )
         data.flags.writeable = False
         return bytes(memory), data
+
+    @property
+    def attachments(self) -> tuple[str, ...]:
+        """Names of what was stored with the model."""
+        return tuple(self._attachments)
+
+    def read_attachment(self, name: str) -> bytes:
+        """What was stored under this name, every digest checked."""
+        section = self._attachments[name]
+        self._check_memory(self._file.sections[section].size)
+        return self._file.read(section)
 
     def read_code(self, entry: PlanEntry) -> Images:
         """The code stored with a plan, every digest checked: whole, not harmless."""

@@ -18,7 +18,7 @@ from ...plan.serialization import encode_plan
 from ...plan.target import Target
 from .code import CODE, Images, pack_images
 from .container_format import ALIGN_BYTES, Writer
-from .reader import DERIVED, GRAPH, PLAN, WEIGHTS, Artifact, Options, PlanEntry, version
+from .reader import ATTACHMENT, DERIVED, GRAPH, PLAN, WEIGHTS, Artifact, Options, PlanEntry, version
 from .weights import Array
 
 # Where the graph's writer put an array of this element type in the weights; None: nowhere.
@@ -50,9 +50,11 @@ def write_artifact(
     options: Options,
     plans: Sequence[StoredPlan],
     extensions: Sequence[str] = (),
+    attachments: Mapping[str, bytes] | None = None,
 ) -> list[str]:
     """Write an artefact to a seekable stream. `options` are those that a load takes by default,
-    `extensions` the kinds of the operations of users that it needs.
+    `extensions` the kinds of the operations of users that it needs, `attachments` bytes by name
+    that are stored with the model.
 
     A plan that cannot be written as data (it holds text) is left out and made again by every
     load. Returns the reasons, one per such plan.
@@ -93,6 +95,11 @@ def write_artifact(
     content = {"version": version(), "options": dict(options), "graph": graph, "weights": weights}
     if extensions:
         content["extensions"] = list(extensions)
+    if attachments:
+        attached = content["attachments"] = dict[str, int]()
+        for name, data in attachments.items():
+            attached[name] = writer.begin(ATTACHMENT)
+            writer.write(data)
     writer.finish({**content, "plans": entries})
     return refused
 

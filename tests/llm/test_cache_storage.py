@@ -15,7 +15,8 @@ from irc_compiler.ir.errors import UnsupportedOperationError
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.ops.quantization.row_codes import dequantize_rows, quantize_rows
 from irc_compiler.ir.row_codes import RowCodes
-from irc_compiler.llm.cache_storage import KVCache, store_cache
+from irc_compiler.llm.cache_storage import store_cache
+from irc_compiler.llm.language_model import KVCache
 from irc_compiler.llm.llm import LLM
 from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.row_codes import RowCodesSpec

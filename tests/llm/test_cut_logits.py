@@ -10,7 +10,8 @@ import pytest
 from irc_compiler import ops
 from irc_compiler.builder.tensor import Tensor
 from irc_compiler.ir.errors import ModelFormatError
-from irc_compiler.llm.cut_logits import HIDDEN, POSITIONS, cut_logits
+from irc_compiler.llm.cut_logits import cut_logits
+from irc_compiler.llm.language_model import HIDDEN, POSITIONS
 
 W = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
 HEADS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -14,7 +14,7 @@ from irc_compiler import ops
 from irc_compiler.ir.errors import InputError, ModelFormatError
 from irc_compiler.ir.ops import Constant
 from irc_compiler.llm import read_language_model
-from irc_compiler.llm.decoder import Decoder
+from irc_compiler.llm.decoder import Decoder, compile_decoder
 from support.models.reference_generation import all_logits, tiny_llm
 from support.models.tiny_decoder import decoder_model
 from support.models.tiny_language_models import write_folder
@@ -66,7 +66,7 @@ def test_nothing_to_read_is_refused() -> None:
 def test_other_inputs_are_refused() -> None:
     x = ops.parameter("x", ["B", "S", 4])
     with pytest.raises(ModelFormatError, match="not the inputs of a decoder"):
-        Decoder(ops.model({"logits": ops.matmul(x, np.ones((4, 4), np.float32))}))
+        compile_decoder(ops.model({"logits": ops.matmul(x, np.ones((4, 4), np.float32))}))
 
 
 @pytest.mark.slow
@@ -77,11 +77,12 @@ def test_weights_of_a_model_that_can_be_read_again_are_held_once() -> None:
         for n in model.graph.ids()
         if isinstance(op := model.graph.op(n), Constant) and op.data.ndim == 2
     ]
-    decoder = Decoder(model, read_again=lambda: decoder_model(seed=5), num_threads=1)
+    net = compile_decoder(model, read_again=lambda: decoder_model(seed=5), num_threads=1)
+    decoder = Decoder(net)
     alive = [found.shape for each in weights if (found := each()) is not None]
     assert len(weights) > 8 and len(alive) <= 1, "the table of embeddings is read as it is"
     assert {p.name for p in decoder.net.model.outputs} == {"logits", "hidden_states"}
-    kept = Decoder(decoder_model(seed=5), num_threads=1)
+    kept = Decoder(compile_decoder(decoder_model(seed=5), num_threads=1))
     found, wanted = (d.start().read(np.array([TOKENS])) for d in (decoder, kept))
     np.testing.assert_array_equal(found, wanted)
 
@@ -95,8 +96,8 @@ def window_decoders(form: Any = "f32") -> tuple[Decoder, Decoder]:
         path = write_folder(Path(folder) / case, case)
         found = [read_language_model(path) for _ in range(2)]
     assert found[0].config.cache_window == window
-    options = {"num_threads": 1, "kv_cache": form}
-    return Decoder(found[0].model, **options), Decoder(found[1].model, window=window, **options)
+    plain, narrow = (compile_decoder(f.model, num_threads=1, kv_cache=form) for f in found)
+    return Decoder(plain), Decoder(narrow, window=window)
 
 
 @pytest.mark.slow

@@ -333,6 +333,17 @@ def test_metrics_count_tokens(server: Server, client: Any) -> None:
 
 
 @pytest.mark.slow
+def test_a_compiled_language_model_is_served(llm: LLM, tmp_path: Path) -> None:
+    llm.export(tmp_path / "compiled.irc")
+    with serving(tmp_path / "compiled.irc") as server:
+        client = openai.OpenAI(base_url=f"http://{server.http}/v1", api_key="x")
+        found = client.completions.create(
+            model="compiled", prompt="hello", max_tokens=5, temperature=0
+        )
+        assert found.choices[0].text == llm.generate("hello", max_tokens=5).text
+
+
+@pytest.mark.slow
 def test_a_file_of_one_model_is_served(models: Path) -> None:
     with serving(models / "tiny" / "1") as server:
         client = openai.OpenAI(base_url=f"http://{server.http}/v1", api_key="x")
