@@ -45,7 +45,6 @@ TESTED_IN = {
     "cli/commands/graph.py": "cli/drawing/test_page.py",
     "cli/arguments.py": "cli/test_limits.py",
     "cli/commands/compare.py": "cli/test_layers.py",
-    "cli/commands/compile.py": "cli/test_artifact.py",
     "cli/logging.py": "cli/test_speech.py",
     "cli/reference_engines.py": "cli/commands/test_bench.py",
     "cli/commands/serve/*.py": "serve/test_server.py",

@@ -98,7 +98,7 @@ class GroupedMatrix:
         """Rows [..., K] in f32, from ids [B, S]; only what is picked is dequantized."""
         columns = self.shape[1]
         sizes = [0, 0, columns // self.group, self.group]
-        picked = ops.convert(ops.gather(_constant(self._numbers()), ids), "f32")
+        picked = ops.convert(self._pick_codes(ids), "f32")
         if self.zero:
             picked = picked - float(self.zero)
         picked = _reshape(picked, sizes)
@@ -106,6 +106,18 @@ class GroupedMatrix:
         if self.offset is not None:
             found = found + ops.unsqueeze(ops.gather(_constant(self.offset), ids), 3)
         return _reshape(found, [0, 0, columns])
+
+    def _pick_codes(self, ids: Tensor) -> Tensor:
+        """Codes [..., K] of rows. The table has two codes of 4 bits in a byte."""
+        if self.dtype is not DType.u4 or self.shape[1] % 2:
+            return ops.gather(_constant(self._numbers()), ids)
+        pairs = self.codes.reshape(len(self.codes), -1, 2)
+        table = pairs[:, :, 1] << 4
+        table |= pairs[:, :, 0]
+        picked = ops.unsqueeze(ops.gather(_constant(table), ids), 3)
+        low = ops.apply(o.BitwiseAnd(), picked, np.uint8(15))
+        high = ops.apply(o.BitwiseRightShift(), picked, np.uint8(4))
+        return _reshape(ops.concat([low, high], 3), [0, 0, self.shape[1]])
 
     def _numbers(self) -> Array:
         """The codes as bytes of their sign."""
