@@ -66,6 +66,29 @@ def test_distributions_pass_twine(distributions: Path) -> None:
 
 
 @pytest.mark.slow
+def test_pip_on_musl_says_what_to_do(distributions: Path, tmp_path: Path) -> None:
+    """pip's build process sees the ABI of a Python for musl."""
+    pytest.importorskip("setuptools", reason="not run: no setuptools to build without isolation")
+    (source,) = distributions.glob("*.tar.gz")
+    abi = "cpython-312-x86_64-linux-musl"
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sysconfig; sysconfig.get_config_vars()['SOABI'] = {abi!r}"
+    )
+    words = ["wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, source]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *words],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    for part in (abi, "no wheel of llvmlite", "python:3.11-slim", "docs/platforms.md"):
+        assert part in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not list(tmp_path.glob("*.whl"))
+
+
+@pytest.mark.slow
 def test_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     # A new environment that sees our dependencies (as plain folders: no editable irc) and the
     # wheel's content, nothing else.
