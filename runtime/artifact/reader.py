@@ -51,7 +51,8 @@ ATTACHMENT: Final = "attachment"
 # What a section should hold, where no check says it closer.
 _WRITTEN: Final = "what irc wrote, unchanged"
 _MAX_EXTENSIONS: Final = 1000
-_MAX_ATTACHMENTS: Final = 1000
+MAX_ATTACHMENTS: Final = 1000
+MAX_NAME: Final = 200
 _MAX_ELEMENTS: Final = 1 << 47
 # Kernels take some blocks of the size of caches.
 _MAX_SCRATCH: Final = 1 << 28
@@ -100,15 +101,7 @@ class Artifact:
         listed = content.get("plans")
         if not isinstance(listed, list):
             raise self._file.fail("the manifest lists no plans", repr(listed)[:80], "a list")
-        attached = content.get("attachments", {})
-        if not isinstance(attached, dict) or len(attached) > _MAX_ATTACHMENTS:
-            raise self._file.fail(
-                "the manifest's attachments are wrong", repr(attached)[:80], "sections by name"
-            )
-        self._attachments = {
-            name: self._section(attached, name, ATTACHMENT)
-            for name in cast("dict[str, Any]", attached)
-        }
+        self._attachments = self._read_attachments(content.get("attachments", {}))
         self.plans = [p for entry in listed if (p := self._read_entry(entry)) is not None]
 
     def _require_extensions(self, content: dict[str, Any]) -> None:
@@ -118,6 +111,15 @@ class Artifact:
         if len(names) > _MAX_EXTENSIONS or not all(isinstance(n, str) for n in names):
             raise self._file.fail("the manifest's extensions are wrong", repr(found)[:80], "names")
         require_extensions([str(n)[:200] for n in names], self.name)
+
+    def _read_attachments(self, found: Any) -> dict[str, int]:
+        """Section by name."""
+        named = cast("dict[str, Any]", found) if isinstance(found, dict) else {"": None}
+        if len(named) > MAX_ATTACHMENTS or not all(0 < len(n) <= MAX_NAME for n in named):
+            raise self._file.fail(
+                "the manifest's attachments are wrong", repr(found)[:80], "sections by name"
+            )
+        return {name: self._section(named, name, ATTACHMENT) for name in named}
 
     def _options(self, entry: dict[str, Any]) -> Options:
         found = entry.get("options")

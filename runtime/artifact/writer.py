@@ -11,14 +11,26 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from ...ir.dtype import DType
-from ...ir.errors import VerificationError
+from ...ir.errors import UsageError, VerificationError
 from ...ir.int4 import is_four_bit, pack_int4
 from ...plan.plan import Plan
 from ...plan.serialization import encode_plan
 from ...plan.target import Target
 from .code import CODE, Images, pack_images
 from .container_format import ALIGN_BYTES, Writer
-from .reader import ATTACHMENT, DERIVED, GRAPH, PLAN, WEIGHTS, Artifact, Options, PlanEntry, version
+from .reader import (
+    ATTACHMENT,
+    DERIVED,
+    GRAPH,
+    MAX_ATTACHMENTS,
+    MAX_NAME,
+    PLAN,
+    WEIGHTS,
+    Artifact,
+    Options,
+    PlanEntry,
+    version,
+)
 from .weights import Array
 
 # Where the graph's writer put an array of this element type in the weights; None: nowhere.
@@ -96,6 +108,12 @@ def write_artifact(
     if extensions:
         content["extensions"] = list(extensions)
     if attachments:
+        if len(attachments) > MAX_ATTACHMENTS or not all(
+            0 < len(n) <= MAX_NAME for n in attachments
+        ):
+            got = f"{len(attachments)}: {', '.join(attachments)}"[:200]
+            expected = f"at most {MAX_ATTACHMENTS}, with names of 1 to {MAX_NAME} characters"
+            raise UsageError("attachments are out of range", got=got, expected=expected)
         attached = content["attachments"] = dict[str, int]()
         for name, data in attachments.items():
             attached[name] = writer.begin(ATTACHMENT)

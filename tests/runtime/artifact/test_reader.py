@@ -63,6 +63,20 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     assert fresh.plan == net.plan and alike(fresh(inputs), net(inputs))
 
 
+def test_attachments_stay_with_the_model(tmp_path: Path) -> None:
+    net = irc.compile_model(mlp((3, 5, 2)))
+    net.export(tmp_path / "a.irc", attachments={"labels": b"cat dog", "empty": b""})
+    loaded = irc.CompiledModel.load(tmp_path / "a.irc")
+    assert loaded.read_attachments() == {"labels": b"cat dog", "empty": b""}
+    loaded.export(tmp_path / "b.irc", attachments={"empty": b"no more"})
+    again = irc.CompiledModel.load(tmp_path / "b.irc")
+    assert again.read_attachments() == {"labels": b"cat dog", "empty": b"no more"}
+    assert uses_stored_plan(again) and net.read_attachments() == {}
+    with pytest.raises(irc.Error, match="attachments are out of range"):
+        net.export(tmp_path / "c.irc", attachments={"a" * 201: b""})
+    assert not (tmp_path / "c.irc").exists()
+
+
 KINDS = ["if.onnx", "loop.onnx", "scan.xml", "lstm2.onnx", "qdq.onnx", "resnet.onnx"]
 
 
