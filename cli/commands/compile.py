@@ -84,7 +84,13 @@ def _compile_graph(args: argparse.Namespace) -> tuple[CompiledModel, Callable[..
 def _compile_language_model(args: argparse.Namespace) -> tuple[CompiledModel, Callable[..., None]]:
     from ...llm.llm import LLM
 
-    for option, given in (("--shape", args.shape), ("--denormals", args.denormals)):
+    graph_options = (
+        ("--shape", args.shape),
+        ("--denormals", args.denormals),
+        ("--extension", args.extension),
+        ("--declared-shapes", args.declared_shapes != "check"),
+    )
+    for option, given in graph_options:
         if given:
             raise UsageError(
                 f"{option} does not apply to a language model",

@@ -146,13 +146,18 @@ class ImportContext:
     def constant_of(self, value: Value) -> Array | None:
         """The array of a value that is known when compiling (without symbolic sizes), or of a
         constant of any size that is only reshaped."""
-        graph, fact = self.builder.graph, self.fact(value)
-        data: Array | None = fact.value
-        if data is None and fact.tensor.is_static and graph.op(value.node).kind == Reshape.kind:
-            source = self.constant_of(graph.input(value.node, 0))
-            shape = [d for d in fact.tensor.shape or () if isinstance(d, int)]
-            data = None if source is None else source.reshape(shape)
-        return None if data is None or data.dtype == object else data
+        graph, source = self.builder.graph, value
+        data: Array | None = self.fact(source).value
+        while data is None and graph.op(source.node).kind == Reshape.kind:
+            source = graph.input(source.node, 0)
+            data = self.fact(source).value
+        if data is None or data.dtype == object:
+            return None
+        if source == value:
+            return data
+        known = self.fact(value).tensor
+        sizes = [d for d in known.shape or () if isinstance(d, int)]
+        return data.reshape(sizes) if known.is_static else None
 
     # Attributes -------------------------------------------------------------------------------
 

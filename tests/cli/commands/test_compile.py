@@ -41,6 +41,8 @@ def test_a_language_model_and_its_tokenizer_are_one_file(
     [
         (["--shape", "input_ids=1,8"], "--shape does not apply"),
         (["--denormals", "keep"], "--denormals does not apply"),
+        (["--extension", "json"], "--extension does not apply"),
+        (["--declared-shapes", "ignore"], "--declared-shapes does not apply"),
     ],
 )
 def test_options_of_other_models_are_refused(

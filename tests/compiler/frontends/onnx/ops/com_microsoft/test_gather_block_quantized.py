@@ -142,6 +142,22 @@ def test_a_table_that_a_product_shares_is_reshaped() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+def test_a_table_behind_many_reshapes_is_found() -> None:
+    made = model(TensorProto.UINT8, 4)
+    gather = made.graph.node[0]
+    made.graph.initializer.append(numpy_helper.from_array(np.array([ROWS, -1]), "rows"))
+    names = ["data", *(f"t{i}" for i in range(1500))]
+    chain = [
+        helper.make_node("Reshape", [a, "rows"], [b])
+        for a, b in zip(names, names[1:], strict=False)
+    ]
+    gather.input[0] = names[-1]
+    nodes = [*chain, gather]
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    agree(made, [[0, 3, ROWS - 1]])
+
+
 def test_the_table_stays_packed() -> None:
     net = irc.compile_model(model(TensorProto.UINT4, 4, shape=(1000, 64)))
     graph = net.graph
