@@ -3,6 +3,9 @@ the upper half of which is 0."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from .dtype import DType
@@ -29,3 +32,16 @@ def unpack_int4(dtype: DType, data: Array, count: int, out: Array | None = None)
     np.bitwise_and(data[: (count + 1) // 2], 15, out=codes[0::2])
     np.right_shift(data[: count // 2], 4, out=codes[1::2])
     return codes.view(dtype.numpy)
+
+
+@dataclass(frozen=True, eq=False)
+class Int4Bytes:
+    """An array of 4-bit integers as it is in files. data: its bytes, two elements in each."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    data: Array
+
+    def unpack(self, out: Array | None = None) -> Array:
+        """The array, one element to a byte. out: memory for it, of that many bytes."""
+        return unpack_int4(self.dtype, self.data, math.prod(self.shape), out).reshape(self.shape)

@@ -9,22 +9,25 @@ by line, and so is the text that it makes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ExecutionError, ModelFormatError
+
+if TYPE_CHECKING:
+    import jinja2
 
 MAX_TEMPLATE_CHARACTERS = 1 << 20
 
 
 class ChatTemplate:
     """tokens: texts that templates read (`bos_token`, `eos_token`). ModelFormatError for a template
-    that is not Jinja."""
+    that is not Jinja: at once, or where it `was_checked` before, when it is first rendered (jinja2
+    takes as long to import as the rest of a small model to load)."""
 
-    def __init__(self, source: str, tokens: Mapping[str, str] | None = None) -> None:
-        import jinja2
-
-        from .template_sandbox import Sandbox, TemplateLimitError
-
+    def __init__(
+        self, source: str, tokens: Mapping[str, str] | None = None, *, was_checked: bool = False
+    ) -> None:
         if len(source) > MAX_TEMPLATE_CHARACTERS:
             raise ModelFormatError(
                 "the chat template is too long",
@@ -32,8 +35,17 @@ class ChatTemplate:
                 expected=f"at most {MAX_TEMPLATE_CHARACTERS}",
             )
         self.source, self.tokens = source, dict(tokens or {})
+        if not was_checked:
+            _ = self._template
+
+    @cached_property
+    def _template(self) -> jinja2.Template:
+        import jinja2
+
+        from .template_sandbox import Sandbox, TemplateLimitError
+
         try:
-            self._template = Sandbox().from_string(source)
+            return Sandbox().from_string(self.source)
         except (TemplateLimitError, jinja2.TemplateError, ArithmeticError, MemoryError,
                 RecursionError, SyntaxError, TypeError, ValueError) as error:  # fmt: skip
             raise ModelFormatError(
@@ -55,6 +67,8 @@ class ChatTemplate:
 
         from .template_sandbox import TemplateLimitError, run_limited
 
+        template = self._template
+
         given: dict[str, Any] = {
             "tools": None,
             **self.tokens,
@@ -63,7 +77,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            return run_limited(lambda: self._template.generate(**given))
+            return run_limited(lambda: template.generate(**given))
         except TemplateLimitError as error:
             raise ExecutionError(
                 "the chat template does not end", got=str(error), fix="use another template"

@@ -159,7 +159,9 @@ def load_language_model(
             fix=f"leave kv_cache out, or compile the model with kv_cache={kv_cache!r}",
         )
     tokens = dict(attached.template_tokens)
-    template = None if attached.template is None else ChatTemplate(attached.template, tokens)
+    template = None
+    if attached.template is not None:
+        template = ChatTemplate(attached.template, tokens, was_checked=True)
     tokenizer = _read_tokenizer(attached, where)
     forms = dict(attached.weight_forms)
     return CompiledLanguageModel(net, tokenizer, template, attached.config, forms, form)

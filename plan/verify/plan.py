@@ -8,6 +8,7 @@ its operands'. Every finding is a VerificationError.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from ...ir.dtype import DType
 from ...ir.types import TensorType
@@ -18,12 +19,19 @@ from .buffers import check_index, is_int, plan_error
 from .order import verify_region
 from .variables import define_variables, initialised_after
 
+# Plans that passed: one from a file is verified before its constants take memory, and asked for
+# again when it is built.
+_verified: WeakValueDictionary[int, Plan] = WeakValueDictionary()
+
 
 def verify_plan(plan: Plan) -> None:
     """VerificationError where the plan contradicts itself. RegionLayoutTables checks sizes."""
+    if _verified.get(id(plan)) is plan:
+        return
     for constant in plan.constants:
         _verify_constant(constant)
     _verify_body(plan, plan.constants, "", 0)
+    _verified[id(plan)] = plan
 
 
 def _verify_body(plan: Plan, constants: Sequence[PlanConstant], inside: str, depth: int) -> None:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ...ir.dtype import DType
 from ...ir.errors import MemoryLimitError
-from ...ir.int4 import is_four_bit, unpack_int4
+from ...ir.int4 import Int4Bytes, is_four_bit
 from ...ir.limits.format_bytes import format_size
 from ...ir.serialization.dataclass_json import invalid_data_error
 from ...plan.plan import Plan, PlanConstant
@@ -34,7 +34,8 @@ from .container_format import MIN_OWN_CHUNK_BYTES
 from .container_reader import Container, ReadRequest
 
 Array = npt.NDArray[Any]
-MakeConstant = Callable[[PlanConstant, Array], Array]
+Source = Array | Int4Bytes
+MakeConstant = Callable[[PlanConstant, Source], Array]
 
 # From this size on an array has pages of its own, which go back to the system with it.
 _OWN_PAGES: Final = 1 << 20
@@ -81,18 +82,20 @@ class PlanReader:
     def inner_array(self, source: int, dtype: DType, shape: tuple[int, ...]) -> Array:
         """An array of a constant inside control flow, read at once: types may depend on it."""
         self.check(source, dtype, shape)
-        return self._read([source], self._chunks(source))[source]
+        return _unpack(self._read([source], self._chunks(source))[source])
 
     def arrays(self) -> dict[int, Array]:
         """The array of each source of the plan's constants, read-only, after a check of the whole
         file."""
-        return self._read({c.source for c in self.plan.constants}, range(self._file.chunks))
+        found = self._read({c.source for c in self.plan.constants}, range(self._file.chunks))
+        return {s: _unpack(array) for s, array in found.items()}
 
     def constants(self, make: MakeConstant) -> list[Array]:
         """The plan's constants as `make` makes them of their arrays, all of the file checked.
 
         `make` is called in several threads; it must not keep the array of a constant that has a
-        layout. ArtifactError for damage.
+        layout. 4-bit integers that are to be packed are given as they are stored. ArtifactError for
+        damage.
         """
         constants = self.plan.constants
         lent = self._borrowable_sources()
@@ -111,6 +114,7 @@ class PlanReader:
                 array = self._borrow(c.source, scratch.get())
             else:
                 array = arrays[c.source]
+            array = array if c.layout is not None else _unpack(array)
             if found is None:
                 found = _shared[key] = make(c, array)
             return found
@@ -140,13 +144,13 @@ class PlanReader:
         p = self._slices[source]
         return self._file.chunks_of(self._offset(p), p.nbytes)
 
-    def _borrow(self, source: int, memory: Array) -> Array:
+    def _borrow(self, source: int, memory: Array) -> Source:
         p = self._slices[source]
         part = memory[: p.nbytes]
         self._file.read_at(ReadRequest(self._offset(p), part.data))
-        return _as_array(p, part)
+        return _as_source(p, part)
 
-    def _read(self, sources: Iterable[int], chunks: Sequence[int]) -> dict[int, Array]:
+    def _read(self, sources: Iterable[int], chunks: Sequence[int]) -> dict[int, Source]:
         """Arrays in memory of their own; equal bytes are one array's."""
         slices = {s: self._slices[s] for s in sources}
         sizes = {(p.section, p.offset): p.nbytes for p in slices.values() if p.nbytes}
@@ -156,7 +160,7 @@ class PlanReader:
         self._file.fill(pieces, chunks)
         nothing = np.empty(0, np.uint8)
         return {
-            s: _as_array(p, memory_of[p.section, p.offset] if p.nbytes else nothing)
+            s: _as_source(p, memory_of[p.section, p.offset] if p.nbytes else nothing)
             for s, p in slices.items()
         }
 
@@ -174,14 +178,20 @@ class _Scratch(threading.local):
         return self._memory
 
 
-def _as_array(p: SectionSlice, raw: Array) -> Array:
+def _as_source(p: SectionSlice, raw: Array) -> Source:
     if p.dtype is DType.boolean:
         raw = (raw != 0).view(np.uint8)  # any byte but 0 is true; NumPy knows 0 and 1 only
     if is_four_bit(p.dtype):
-        count = math.prod(p.shape)
-        array = unpack_int4(p.dtype, raw, count, page_memory(count)).reshape(p.shape)
-    else:
-        array = raw.view(p.dtype.numpy).reshape(p.shape)
+        return Int4Bytes(p.dtype, p.shape, raw)
+    array = raw.view(p.dtype.numpy).reshape(p.shape)
+    array.flags.writeable = False
+    return array
+
+
+def _unpack(source: Source) -> Array:
+    if not isinstance(source, Int4Bytes):
+        return source
+    array = source.unpack(page_memory(math.prod(source.shape)))
     array.flags.writeable = False
     return array
 

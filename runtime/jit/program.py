@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import VerificationError
+from ...ir.int4 import Int4Bytes
 from ...ir.provenance import file_slice_of, owner
 from ...plan.plan import Plan, PlanConstant
 from ...plan.specs.base import Spec
@@ -347,14 +348,20 @@ def _constants(
     return [made[n] for n in range(len(constants))]
 
 
-def make_constant(c: PlanConstant, source: Array, *, threads: int | None = None) -> Array:
+def make_constant(
+    c: PlanConstant, source: Array | Int4Bytes, *, threads: int | None = None
+) -> Array:
     """The constant in its reader's layout: aligned, contiguous, native byte order, shared.
 
     It is the source itself where that is so already and `c` has no layout; a packed one keeps
     nothing of the source. threads: for packing (None: all usable).
     """
     wanted = c.source_dtype.numpy
-    if source.dtype.newbyteorder("=") != wanted or source.shape != c.shape:
+    if isinstance(source, Int4Bytes):
+        found = source.dtype.numpy
+    else:
+        found = source.dtype.newbyteorder("=")
+    if found != wanted or source.shape != c.shape:
         raise VerificationError(
             "a plan's weight is another array than the plan says",
             where=f"weight {c.source}",
@@ -363,6 +370,8 @@ def make_constant(c: PlanConstant, source: Array, *, threads: int | None = None)
         )
     if c.layout is not None:
         return _share(c, source, lambda: _pack(c, source, threads))
+    if isinstance(source, Int4Bytes):
+        source = source.unpack()
     ready = source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative
     # A small view would keep all of a large file's memory alive.
     if ready and 2 * source.nbytes >= owner(source).nbytes:
@@ -370,15 +379,15 @@ def make_constant(c: PlanConstant, source: Array, *, threads: int | None = None)
     return _share(c, source, lambda: np.array(source, wanted, order="C"))
 
 
-def _pack(c: PlanConstant, source: Array, threads: int | None) -> Array:
+def _pack(c: PlanConstant, source: Array | Int4Bytes, threads: int | None) -> Array:
     from ..kernels.gemm.packing.weight_packing import pack
 
     return pack(source, c, threads=threads)
 
 
-def _share(c: PlanConstant, source: Array, make: Callable[[], Array]) -> Array:
+def _share(c: PlanConstant, source: Array | Int4Bytes, make: Callable[[], Array]) -> Array:
     """What `make` gives, made once per slice of a file, or per source array, and constant."""
-    file_slice = file_slice_of(source)
+    file_slice = None if isinstance(source, Int4Bytes) else file_slice_of(source)
     who = id(source) if file_slice is None else file_slice
     key = (who, c.dtype, c.shape, c.layout, c.transposed, c.rounds)
     found = _packed.get(key)

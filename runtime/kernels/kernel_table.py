@@ -24,9 +24,11 @@ from ...plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
 from ...plan.specs.scan_topk import ScanSpec, TopKSpec
 from ...plan.specs.tree_ensemble import TreeEnsembleSpec
 from ...plan.target import Target
-from . import attention, conv, gemm
+from . import attention
+from .conv import kernel as conv
 from .elementwise import kernel as elementwise
 from .emit.contract import Kernel
+from .gemm import kernel as gemm
 from .indexing import (
     ctc_decode,
     gather,

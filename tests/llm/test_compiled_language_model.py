@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("tokenizers", reason="not run: needs tokenizers")
 
-from irc_compiler.ir.errors import ArtifactError, Error, UsageError
+from irc_compiler.ir.errors import ArtifactError, Error, ModelFormatError, UsageError
 from irc_compiler.llm.compiled_language_model import ATTACHMENT
 from irc_compiler.llm.llm import LLM
 from support.models.tiny_language_models import write_folder
@@ -99,7 +99,6 @@ HOSTILE: list[dict[str, Any]] = [
     {"tokenizer": "{}"},
     {"tokenizer": 3},
     {"vocabulary": "many"},
-    {"template": "{% for %}"},
     {"template": "x" * (2 << 20)},
     {"template_tokens": [["a"]]},
     {"config.layers": 0},
@@ -122,6 +121,19 @@ def test_hostile_attachments_are_refused(
     net.export(tmp_path / "m.irc", attachments={ATTACHMENT: data})
     with pytest.raises(Error):
         LLM(tmp_path / "m.irc")
+
+
+def test_a_template_that_is_not_jinja_is_refused_where_it_is_rendered(
+    artifact: Path, tmp_path: Path
+) -> None:
+    net = irc.CompiledModel.load(artifact, num_threads=1)
+    content = json.loads(net.read_attachments()[ATTACHMENT])
+    data = json.dumps(_change(content, {"template": "{% for %}"})).encode()
+    net.export(tmp_path / "m.irc", attachments={ATTACHMENT: data})
+    llm = LLM(tmp_path / "m.irc")
+    assert len(llm.generate("ab", max_tokens=2).tokens) <= 2
+    with pytest.raises(ModelFormatError, match="the chat template is broken"):
+        llm.generate([{"role": "user", "content": "ab"}], max_tokens=2)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b"[" * 100_000])

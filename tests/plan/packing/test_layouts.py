@@ -7,7 +7,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.packing.layouts import PackedB, PackedConv, PackedLayout
 from irc_compiler.plan.plan import PlanConstant
-from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 
 SIZES = [(1, 2), (7, 16), (8, 17), (33, 40)]
 

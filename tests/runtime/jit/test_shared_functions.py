@@ -6,7 +6,7 @@ import pytest
 from irc_compiler.runtime.jit import shared_functions as module
 from irc_compiler.runtime.jit.code_image import FLAT, OBJECT, CodeImage
 from irc_compiler.runtime.jit.shared_functions import shared_functions
-from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.shared_functions import SHARED_FUNCTIONS, SPLIT_WORK
 from support.kernels.harness import ISAS, compile_spec, target_of
 from support.kernels.products import Case, make

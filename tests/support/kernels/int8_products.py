@@ -14,7 +14,7 @@ from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.gemm import Compressed, GemmSpec
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
-from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 
 from support.kernels.harness import run, target_of
 

@@ -15,7 +15,7 @@ from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import Target
-from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 
 from support.kernels.harness import (
     Compiled,

@@ -8,12 +8,15 @@ strides, so the filters of a convolution are not first copied into a matrix.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from .....ir.dtype import DType
+from .....ir.int4 import Int4Bytes
 from .....plan.packing.layouts import PackedConv, PackedGates, PackedLayout, panels
 from .....plan.plan import PlanConstant
 from ....machine.cpus import usable_cores
@@ -21,25 +24,27 @@ from ....machine.memory_planner import aligned_bytes
 from ...conv.winograd_matrices import transform_filters
 from ...emit.dot_units import SIGN_FLIP
 from ..bf16_rounding import round_array
+from .int4_packing import fill_panels, find_cell_rows, pack_columns
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+# Matrices, and a range of panels in each of them.
+Job: TypeAlias = tuple[slice, int, int]
 # Panels smaller than this together are packed by the calling thread, larger ones in pieces of
 # about this size.
 _MIN_PARALLEL_PACK_BYTES: Final = 4 << 20
 
 
-def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) -> Array:
+def pack(source: Array | Int4Bytes, constant: PlanConstant, *, threads: int | None = None) -> Array:
     """The array (of `constant.shape`) in the constant's layout: flat, C-contiguous.
 
     Without a layout that is the array itself, else the panels of its matrices
     (plan/packing/layouts.py). threads: None for the CPUs this
     process may use.
     """
-    array = np.asarray(array).reshape(constant.shape)
     layout = constant.layout
     if layout is None:
-        return np.ascontiguousarray(array).reshape(-1)
+        return np.ascontiguousarray(_as_array(source, constant)).reshape(-1)
     count, k, n = panels(constant.shape, layout, constant.transposed)
     packed, bits = PackedLayout.of(layout, k, n), constant.dtype.bits
     # Two elements of 4 bits are one number of the array.
@@ -47,10 +52,15 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
     flat = aligned_bytes(count * packed.nbytes(bits)).view(dtype)
     if not flat.size:
         return flat
-    matrices = as_matrices(array, constant)
     blocks = flat.reshape(count, packed.panels, -1)
+    jobs = _jobs(count, packed.panels, flat.nbytes)
+    rows = find_cell_rows(source, constant)
+    if rows is not None:
+        _run_jobs(jobs, partial(fill_panels, blocks, rows, layout.nr), threads)
+        return flat
+    matrices = as_matrices(_as_array(source, constant), constant)
 
-    def pack_part(job: tuple[slice, int, int]) -> None:
+    def pack_part(job: Job) -> None:
         which, first, last = job
         columns = matrices[which, ..., first * layout.nr : last * layout.nr]
         columns = _round_factors(columns, constant.dtype) if constant.rounds else columns
@@ -64,15 +74,23 @@ def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) ->
                 to = blocks[which, first + begin : first + end]
                 _fill(to, np.moveaxis(chunk, -2, 1), constant)
 
-    jobs = _jobs(count, packed.panels, flat.nbytes)
+    _run_jobs(jobs, pack_part, threads)
+    return flat
+
+
+def _as_array(source: Array | Int4Bytes, constant: PlanConstant) -> Array:
+    array = source.unpack() if isinstance(source, Int4Bytes) else np.asarray(source)
+    return array.reshape(constant.shape)
+
+
+def _run_jobs(jobs: list[Job], run: Callable[[Job], None], threads: int | None) -> None:
     threads = usable_cores() if threads is None else threads
     if len(jobs) < 2 or threads < 2:
         for job in jobs:
-            pack_part(job)
+            run(job)
     else:
         with ThreadPoolExecutor(threads, "irc-pack") as pool:
-            list(pool.map(pack_part, jobs))
-    return flat
+            list(pool.map(run, jobs))
 
 
 def _round_factors(array: Array, dtype: DType) -> Array:
@@ -83,8 +101,8 @@ def _round_factors(array: Array, dtype: DType) -> Array:
         return array.astype(np.float16)
 
 
-def _jobs(count: int, across: int, nbytes: int) -> list[tuple[slice, int, int]]:
-    """Matrices, and a range of their panels: all of it, in pieces of about the same size."""
+def _jobs(count: int, across: int, nbytes: int) -> list[Job]:
+    """All panels of all matrices, in pieces of about the same size."""
     pieces = max(1, nbytes // _MIN_PARALLEL_PACK_BYTES)
     if count >= pieces:
         step = -(-count // pieces)
@@ -104,7 +122,7 @@ def _fill(to: Array, columns: Array, constant: PlanConstant) -> None:
     k = math.prod(depth)
     if constant.dtype.bits == 4:
         for b, j in np.ndindex(count, across):
-            to[b, j] = _pack_int4(columns[b, j], nr, kr).reshape(-1)
+            to[b, j] = pack_columns(columns[b, j], nr, kr).reshape(-1)
         return
     packed = PackedLayout.of(layout, k, nr)
     cells = packed.cells
@@ -135,15 +153,6 @@ def _fill(to: Array, columns: Array, constant: PlanConstant) -> None:
         # Sums are taken modulo 2^32 whatever they are added in.
         total[..., :wide] = stored.sum(axis=tuple(range(2, stored.ndim - 1)), dtype=np.int32)
         total[..., wide:] = 0
-
-
-def _pack_int4(columns: Array, nr: int, kr: int) -> Array:
-    """Columns of 4-bit integers as cells [K / kr, nr, kr / 2] of bytes, padded with zeros."""
-    k, wide = columns.shape
-    codes = np.zeros((PackedLayout(k, nr, nr, kr).depth, nr), np.uint8)
-    codes[:k, :wide] = columns.view(np.uint8) & 15
-    pairs = codes.reshape(-1, kr // 2, 2, nr)
-    return (pairs[:, :, 0] | pairs[:, :, 1] << 4).swapaxes(1, 2)
 
 
 def flips(constant: PlanConstant) -> bool:

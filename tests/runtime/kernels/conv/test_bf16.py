@@ -151,7 +151,7 @@ def test_the_unit_and_its_emulation_agree() -> None:
         with pytest.raises(VerificationError, match="cells of another depth"):
             verify_specs([made], machine)
     from irc_compiler.plan.plan import PlanConstant
-    from irc_compiler.runtime.kernels.gemm import pack
+    from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 
     rng = np.random.default_rng(7)
     rng.standard_normal((case.batch, case.channels, *case.sizes))

@@ -18,7 +18,7 @@ from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.verify.specs import verify_specs
-from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 from support.kernels.harness import (
     ISAS,
     Sizes,

@@ -20,7 +20,7 @@ from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import (
     ISAS,

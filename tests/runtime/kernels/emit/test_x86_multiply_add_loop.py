@@ -10,7 +10,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_object
 from irc_compiler.runtime.kernels.emit.x86_multiply_add_loop import MultiplyAddLoop
-from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from support.kernels.harness import ISAS, compile_spec, same_bits
 from support.kernels.products import Case, check, make, product
 

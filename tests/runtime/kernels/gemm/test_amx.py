@@ -15,7 +15,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import AmxSchedule, VectorSchedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels import amx_emulation, amx_trap

@@ -21,7 +21,8 @@ from irc_compiler.plan.packing.panel_params import (
 )
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
+from irc_compiler.runtime.kernels.gemm.kernel import generate
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from support.kernels.harness import ISAS, TILED, compile_spec, run, same_bits, target_of
 from support.kernels.products import Case, check, check_bits, make, product

@@ -17,7 +17,7 @@ from irc_compiler.plan.processors import processor_target
 from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.host_features import host_features
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import target_of
 from support.kernels.products import Case, check, make, product

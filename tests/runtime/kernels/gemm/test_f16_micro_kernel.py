@@ -24,7 +24,7 @@ from irc_compiler.plan.packing.panel_params import (
 from irc_compiler.plan.processors import processor_target
 from irc_compiler.runtime.jit.host_features import host_features
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import F16Schedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import ISAS, guard_copy, same_bits, target_of

@@ -27,7 +27,8 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.host_features import host_features
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
-from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
+from irc_compiler.runtime.kernels.gemm.kernel import generate
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from support.kernels import harness
 from support.kernels.harness import (

@@ -15,8 +15,8 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.specs.gemm import MAX_VECTOR_INT8_ROWS
 from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate
 from irc_compiler.runtime.kernels.gemm.int8_amx.tiling import GroupTiles
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import Int8AmxSchedule, Int8Schedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, schedule_gemm
 from support.kernels import amx_emulation

@@ -17,7 +17,8 @@ from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate, pack
+from irc_compiler.runtime.kernels.gemm.kernel import generate
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 from irc_compiler.runtime.kernels.gemm.tiling import schedule_gemm
 from support.kernels.harness import ISAS, run, same_bits, target_of
 from support.kernels.int8_products import (

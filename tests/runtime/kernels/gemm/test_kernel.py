@@ -22,7 +22,8 @@ from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import Isa, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
+from irc_compiler.runtime.kernels.gemm.kernel import generate
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, tile_rows
 from irc_compiler.runtime.llvmir.kernel_entry import UNOPTIMIZED
 from support.kernels.harness import (

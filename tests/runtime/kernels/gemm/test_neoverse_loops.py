@@ -9,7 +9,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.processors import PROCESSORS, processor_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from support.kernels.inner_loops import busiest_loop, find_llvm_mca, predicted_cycles
 from support.kernels.products import Case, make
 

@@ -9,7 +9,8 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import Target, generic_target
-from irc_compiler.runtime.kernels.gemm import generate, tiling
+from irc_compiler.runtime.kernels.gemm import tiling
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import GemmSchedule, VectorSchedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import (

@@ -10,7 +10,8 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.heuristics import Heuristics
 from irc_compiler.plan.target import generic_target
-from irc_compiler.runtime.kernels.gemm import generate, kernel
+from irc_compiler.runtime.kernels.gemm import kernel
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import AmxSchedule, KernelSchedule, VectorSchedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_vector_schedule, schedule_gemm
 from support.kernels.harness import ISAS, same_bits, target_of

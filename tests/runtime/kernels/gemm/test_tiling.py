@@ -10,7 +10,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels.harness import ISAS, same_bits, target_of
 from support.kernels.products import Case, check, make, product

@@ -17,7 +17,7 @@ from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.recurrent import RecurrentSpec
 from irc_compiler.plan.verify.specs import verify_specs
-from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 from support.kernels.harness import ISAS, run, same_bits, target_of
 
 BF16, F32, I64 = DType.bf16, DType.f32, DType.i64

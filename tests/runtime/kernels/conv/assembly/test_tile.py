@@ -9,7 +9,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_object
-from irc_compiler.runtime.kernels.conv import generate
+from irc_compiler.runtime.kernels.conv.kernel import generate
 from irc_compiler.runtime.kernels.emit.x86_tile import TileLayout
 from support.kernels.harness import ISAS, compile_spec, same_bits
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_object
-from irc_compiler.runtime.kernels.conv import generate
 from irc_compiler.runtime.kernels.conv.assembly import winograd
+from irc_compiler.runtime.kernels.conv.kernel import generate
 from support.kernels.harness import ISAS, compile_spec, same_bits
 
 from tests.runtime.kernels.conv.test_direct import Case, make

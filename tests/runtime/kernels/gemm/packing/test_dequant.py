@@ -18,8 +18,8 @@ from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.gemm import MAX_FEW_ROWS, Compressed, GemmSpec
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
-from irc_compiler.runtime.kernels.gemm import pack
 from irc_compiler.runtime.kernels.gemm.packing.dequant import SPLIT
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 from support.kernels.harness import ISAS, TILED, run, same_bits, target_of
 from support.kernels.products import product
 

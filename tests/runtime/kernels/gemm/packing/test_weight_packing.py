@@ -9,8 +9,8 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.packing.layouts import Layout, PackedB, PackedConv, PackedGates
 from irc_compiler.plan.plan import PlanConstant
-from irc_compiler.runtime.kernels.gemm import pack
 from irc_compiler.runtime.kernels.gemm.packing import weight_packing as constants
+from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 
 
 def matrices(array: np.ndarray, layout: Layout, transposed: bool) -> list[np.ndarray]:
