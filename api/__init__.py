@@ -135,6 +135,8 @@ def compile_model(
                 extensions=extensions,
             )
 
+        from .model_cache import find_entry
+
         model = source if isinstance(source, Model) else read
         checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
         how = Options(
@@ -151,6 +153,7 @@ def compile_model(
             shapes=shapes,
             max_memory=max_memory,
             performance=performance,
+            find_entry=lambda config: find_entry(source, declared_shapes, config, bool(extensions)),
         )
 
 

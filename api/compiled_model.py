@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
 from ..compiler.metadata import HasMetadata
 from ..compiler.model import Model, PortInfo, RtInfo, describe_port
 from ..compiler.options import Options, Shapes, from_recipe
-from ..ir.errors import UsageError, VerificationError, memory_errors
+from ..ir.errors import (
+    ArtifactError,
+    MemoryLimitError,
+    UsageError,
+    VerificationError,
+    memory_errors,
+)
 from ..ir.limits.memory_budget import with_budget
 from ..plan.verify.spec_ranges import require_possible_sizes
 from ..runtime.driver.loader import in_default_mode
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from ..compiler.rewrite.trace import Trace
     from ..ir.graph import Graph
     from ..plan.plan import Plan
+    from ..runtime.artifact.reader import Artifact, PlanEntry
     from ..runtime.execution.bound_call import BoundCall
     from ..runtime.execution.profile import StepTime
     from ..runtime.execution.session import Session
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
     from ..runtime.jit.program import CompiledPlan
     from .call_pool import CallPool
     from .infer_request import InferRequest
+    from .model_cache import ModelEntry
 
 
 class CompiledModel(HasMetadata):
@@ -102,7 +110,7 @@ class CompiledModel(HasMetadata):
     @property
     def trace(self) -> Trace | None:
         """What the passes did; None where a stored plan was loaded."""
-        return self._source.trace
+        return self._source.read_trace()
 
     @property
     def inputs(self) -> tuple[PortInfo, ...]:
@@ -345,8 +353,7 @@ class CompiledModel(HasMetadata):
         with your rights, whatever it does. Raises ArtifactError where the file is damaged or of
         another version.
         """
-        from ..runtime.artifact.reader import Artifact, verify_program
-        from ..runtime.jit.program import make_constant
+        from ..runtime.artifact.reader import Artifact
 
         artifact = Artifact(source, max_memory=max_memory)
         with artifact.report_as_file_error("the artefact's options are broken"):
@@ -361,13 +368,7 @@ class CompiledModel(HasMetadata):
         entry = model_source.entry
         if entry is None:
             return _compile(model_source)
-        read = artifact.read_plan(entry)
-        with artifact.report_as_file_error("a stored plan cannot be used", entry.section):
-            constants = read.constants(partial(make_constant, threads=1))
-            trusted = artifact.read_code(entry) if trust_code else None
-            net = _start(read.plan, {}, model_source, constants=constants, trusted=trusted)
-            verify_program(net.program)
-        return net
+        return _start_stored(artifact, entry, model_source, trust_code)
 
     @property
     def has_stored_code(self) -> bool:
@@ -390,34 +391,45 @@ def compile_with_options(
     shapes: Shapes | None = None,
     max_memory: int | None = None,
     performance: Performance = "latency",
+    find_entry: Callable[[CompileConfig], ModelEntry | None] | None = None,
 ) -> CompiledModel:
     """Compile a model for this machine.
 
     source: a model, which is kept; or how to read one, which is dropped if it came from files: they
-    are read again for `graph`, `export` and pickling.
+    are read again for `graph`, `export` and pickling. find_entry: gives the model's entry in the
+    cache, if it may have one (model_cache.py).
     """
     config = CompileConfig(options, shapes or {}, num_threads, max_memory, performance)
     if isinstance(source, Model):
         return _compile(InMemorySource(source, config))
+    entry = None if find_entry is None else find_entry(config)
+    if entry is not None and (cached := _start_cached(entry, source, config)) is not None:
+        return cached
     model = source()
     if model.origin is None:
-        return _compile(InMemorySource(model, config))
+        return _compile(InMemorySource(model, config), entry)
     from ..runtime.machine.memory_planner import trim_heap
 
     model_source = FileSource(model, model.origin, config)
     del model
-    net = _compile(model_source)
+    net = _compile(model_source, entry)
     trim_heap()
     return net
 
 
-def _compile(source: ModelSource) -> CompiledModel:
-    """Lower the source's graph and make the program."""
+def _compile(source: ModelSource, entry: ModelEntry | None = None) -> CompiledModel:
+    """Lower the source's graph and make the program. entry: where the plan is stored if LLVM need
+    not compile anything for it."""
     plan, consume = source.lowering[0], source.owns_graph
     weights = source.take_weights()
+
+    def store(compiled: int) -> None:
+        if entry is not None and not compiled:
+            entry.store(source, (plan, weights))
+
     try:
         # An array that has no other owner is dropped when it is packed.
-        return _start(plan, weights, source, consume=consume)
+        return _start(plan, weights, source, consume=consume, before_packing=store)
     except VerificationError:
         require_possible_sizes(plan)  # lowering takes any size: what no memory holds is refused
         raise
@@ -440,6 +452,38 @@ def _start(
     threads = 1 if config.performance == "throughput" else config.num_threads
     session = Session(program, num_threads=threads, max_memory=config.max_memory)
     return CompiledModel(plan, program, session, source, config.options)
+
+
+def _start_stored(
+    artifact: Artifact, entry: PlanEntry, source: ModelSource, trust_code: bool = False
+) -> CompiledModel:
+    """The model of a stored plan, all of which is verified."""
+    from ..runtime.artifact.reader import verify_program
+    from ..runtime.jit.program import make_constant
+
+    read = artifact.read_plan(entry)
+    with artifact.report_as_file_error("a stored plan cannot be used", entry.section):
+        constants = read.constants(partial(make_constant, threads=1))
+        trusted = artifact.read_code(entry) if trust_code else None
+        net = _start(read.plan, {}, source, constants=constants, trusted=trusted)
+        verify_program(net.program)
+    return net
+
+
+def _start_cached(
+    entry: ModelEntry, read: Callable[[], Model], config: CompileConfig
+) -> CompiledModel | None:
+    """The model of an entry of the cache, None where there is none that can be used."""
+    from .model_cache import CachedSource
+
+    found = entry.find(config)
+    if found is None:
+        return None
+    try:
+        return _start_stored(found.artifact, found.entry, CachedSource(found, read, config))
+    except (ArtifactError, MemoryLimitError, OSError):
+        entry.remove()
+        return None
 
 
 def _unpickle(

@@ -22,6 +22,7 @@ Performance: TypeAlias = Literal["latency", "throughput"]
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..compiler.frontends.xml.source import FileState
     from ..compiler.rewrite.trace import Trace
     from ..ir.graph import Graph
     from ..plan.plan import Plan
@@ -56,12 +57,13 @@ class ModelSource:
     """What a compiled model was made of. read: gives the model.
 
     rt_info: the model's, None where it has to be read. trace: what the passes did, None before they
-    ran. entry: the plan of an artefact that is used.
+    ran. entry: the plan of an artefact that is used. files: what the model was read from.
     """
 
     rt_info: RtInfo | None = None
     trace: Trace | None = None
     entry: PlanEntry | None = None
+    files: tuple[FileState, ...] = ()
     owns_graph = False  # then the passes may change it
 
     def __init__(self, read: Callable[[], Model], config: CompileConfig) -> None:
@@ -97,6 +99,10 @@ class ModelSource:
 
         return lower(self.graph, host_target(), self.config.options)
 
+    def read_trace(self) -> Trace | None:
+        """What the passes did; None where a stored plan was loaded."""
+        return self.trace
+
     def take_weights(self) -> dict[int, np.ndarray[Any, Any]]:
         """The arrays behind the plan's constants. A source that owns its graph drops all it has."""
         return dict(self.lowering[1])
@@ -130,7 +136,7 @@ class FileSource(ModelSource):
 
     def __init__(self, model: Model, origin: Origin, config: CompileConfig) -> None:
         super().__init__(origin.reload, config)
-        self.model, self.rt_info = model, model.graph.rt_info
+        self.model, self.rt_info, self.files = model, model.graph.rt_info, origin.files
 
     def take_weights(self) -> dict[int, np.ndarray[Any, Any]]:
         weights = super().take_weights()

@@ -115,7 +115,8 @@ def take_in_process(kind: str, path: str, threads: int, folder: Path) -> Taken:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env=os.environ | {"IRC_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": ""},
+        env=os.environ
+        | {"IRC_CACHE_DIR": str(cache), "IRC_MODEL_CACHE": "0", "PYTHONDONTWRITEBYTECODE": ""},
     )
     return Taken(**json.loads(done.stdout.splitlines()[-1]))
 

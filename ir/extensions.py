@@ -40,6 +40,11 @@ def register_operations(classes: Iterable[type[Op]]) -> None:
         _classes.add(cls)
 
 
+def has_extensions() -> bool:
+    """Whether any operation of users is registered."""
+    return bool(_classes)
+
+
 def _check(cls: type[Op]) -> None:
     name = cls.__name__
     if not cls.kind or not cls.kind.isidentifier():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...api import CompiledModel, Model, compile_model, read_model
-from ...compiler.frontends.onnx.files.model_file import load_model
+from ...api.model_cache import remember_json
 from ...ir.dtype import DType
 from ...ir.errors import (
     Error,
@@ -339,12 +339,18 @@ def _read_size_names(source: Any, overrides: Mapping[str, int]) -> dict[str, lis
     name = str(os.fspath(source)).lower() if is_path else ""
     if name.endswith((".xml", ".irc")) or (not is_path and bytes(source[:1]) == b"<"):
         return {}
-    graph = load_model(source).proto.graph
-    found: dict[str, list[str]] = {}
-    for port in (*graph.input, *graph.output):
-        names = (d.dim_param for d in port.type.tensor_type.shape.dim)
-        found[port.name] = ["" if n in overrides else n for n in names]
-    return found
+
+    def read() -> dict[str, list[str]]:
+        from ...compiler.frontends.onnx.files.model_file import load_model
+
+        graph = load_model(source).proto.graph
+        return {
+            port.name: [d.dim_param for d in port.type.tensor_type.shape.dim]
+            for port in (*graph.input, *graph.output)
+        }
+
+    found = remember_json(source, "names of sizes", read)
+    return {port: ["" if n in overrides else n for n in names] for port, names in found.items()}
 
 
 def _name_of(source: Any) -> str:

@@ -120,13 +120,12 @@ class DiskCache:
             return None
         except NotPrivateError:
             data = b""
-        payload = data[_DIGEST_BYTES:]
-        if data[:_DIGEST_BYTES] != _digest(key, payload):
-            self._remove(key)
+        if data[:_DIGEST_BYTES] != _digest(key, memoryview(data)[_DIGEST_BYTES:]):
+            self.remove(key)
             return None
         with contextlib.suppress(OSError):
             self._opened.touch(key)
-        return payload
+        return data[_DIGEST_BYTES:]
 
     def put(self, key: str, payload: bytes) -> None:
         """Store a payload; what does not fit or can't be written is left out silently."""
@@ -149,7 +148,7 @@ class DiskCache:
         """Remove all entries; returns how many."""
         entries = self.entries()
         for entry in entries:
-            self._remove(entry.key)
+            self.remove(entry.key)
         self._remove_stale_files(time.time() - _STALE_SECONDS)
         return len(entries)
 
@@ -161,7 +160,8 @@ class DiskCache:
             return list(self._opened.list_files())
         return []
 
-    def _remove(self, name: str) -> None:
+    def remove(self, name: str) -> None:
+        """Remove an entry, if it is there."""
         with contextlib.suppress(OSError):
             if self._opened is not None:
                 self._opened.remove(name)
@@ -170,7 +170,7 @@ class DiskCache:
         """Remove what writers left that were killed before then."""
         for name, status in self._list_files():
             if name.startswith(_NEW) and status.st_mtime < before:
-                self._remove(name)
+                self.remove(name)
 
     def _account(self, size: int) -> None:
         """Keep the bound without a look at the whole folder for every entry: what it held at the
@@ -191,7 +191,7 @@ class DiskCache:
         for entry in entries if total > self.limit else ():
             if total <= wanted:
                 break
-            self._remove(entry.key)
+            self.remove(entry.key)
             total -= entry.size
         return total
 
@@ -200,5 +200,7 @@ def _is_key(name: str) -> bool:
     return len(name) == _KEY_LENGTH and not name.strip("0123456789abcdef")
 
 
-def _digest(key: str, payload: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + payload).digest()
+def _digest(key: str, payload: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(key.encode())
+    digest.update(payload)
+    return digest.digest()

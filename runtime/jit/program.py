@@ -151,6 +151,7 @@ def build_program(
     constants: Sequence[Array] | None = None,
     trusted: Images | None = None,
     consume: bool = False,
+    before_packing: Callable[[int], None] | None = None,
 ) -> CompiledPlan:
     """Compile what is not compiled yet, load it, and pack the constants.
 
@@ -159,7 +160,8 @@ def build_program(
     kernels, for tests; its code is not shared. constants: the plan's, as make_constant
     makes them, where the caller has made them. trusted: code of a file that the user trusts; it
     stays with this program. consume: take an array out of `weights` when all is made of it, so
-    that it need not be there twice. VerificationError for a bad plan.
+    that it need not be there twice. before_packing: called with the number of kernels that LLVM
+    compiled, while `weights` has all arrays. VerificationError for a bad plan.
     """
     if plan.target_key != target.key():
         raise VerificationError(
@@ -172,6 +174,8 @@ def build_program(
     driver = load_driver(code_cache)
     own = trusted or {}
     kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads, own)
+    if before_packing is not None:
+        before_packing(compiled)
     if constants is None:
         constants = _constants(plan.constants, weights, consume)
     return CompiledPlan(plan, target, kernels, constants, compiled, driver)

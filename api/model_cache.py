@@ -1,0 +1,256 @@
+"""Compiled models in the code cache: what a program compiles at each of its starts is found there.
+
+An entry is an artefact without a graph: the plan, the arrays behind its constants, the model's
+rt_info, and the state of each file that it was read from. Its name is a digest of all that decides
+a plan: the model's file (path, inode, size, times) or its bytes, the options, the Target, and irc's
+own files. The first compile that finds all its machine code in the cache stores the entry: the
+first compile of all takes no longer for it.
+
+`IRC_MODEL_CACHE=0` leaves models out of the cache. So do operations of users, an explicit
+`max_memory`, and options and variables that ask for what only a compile shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from ..compiler.model import Model, Origin, RtInfo
+from ..ir.errors import Error
+from ..ir.extensions import has_extensions
+from .model_source import CompileConfig, ModelSource
+
+if TYPE_CHECKING:
+    from ..compiler.frontends.xml.source import FileState
+    from ..compiler.rewrite.trace import Trace
+    from ..runtime.artifact.reader import Artifact, PlanEntry
+    from ..runtime.jit.disk_cache import DiskCache
+    from .model_source import PlanWeights
+
+# One model takes at most this part of the cache.
+_MAX_SHARE: Final = 8
+# A file that was written so short a time ago may be written again without a change of its times.
+_MIN_AGE_NS: Final = 2_000_000_000
+_SHOWING_COMPILES: Final = ("IRC_TRACE", "IRC_DUMP_GRAPH", "IRC_DUMP_LLVM")
+# The packages of irc whose text decides what a plan is.
+_PACKAGES: Final = ("api", "compiler", "ir", "plan", "runtime")
+_FILES: Final = "files"
+_RT_INFO: Final = "rt_info"
+
+# Inode, size, and times of the last write and the last change: what differs once a file was
+# written or replaced.
+_State = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """An entry that was found. files: the paths that the model is read from."""
+
+    artifact: Artifact
+    entry: PlanEntry
+    files: tuple[str, ...]
+    rt_info: RtInfo
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """The entry of a model in the cache, which may be there or not. path and state: those of its
+    file, None for bytes."""
+
+    cache: DiskCache
+    key: str
+    path: str | None = None
+    state: _State | None = None
+
+    def find(self, config: CompileConfig) -> StoredModel | None:
+        """What is stored, if it can be used and no file of the model has changed since."""
+        from ..runtime.artifact.reader import Artifact
+        from ..runtime.machine.detect import host_target
+
+        data = self.cache.get(self.key)
+        if data is None:
+            return None
+        try:
+            artifact = Artifact(data)
+            files = json.loads(artifact.read_attachment(_FILES))
+            rt_info = json.loads(artifact.read_attachment(_RT_INFO))
+        except (Error, KeyError, ValueError):
+            return None
+        entry = artifact.find(config.encode(), host_target())
+        if entry is None or any(_state_of(path) != tuple(state) for path, state in files):
+            return None
+        return StoredModel(artifact, entry, tuple(path for path, _ in files), rt_info)
+
+    def store(self, source: ModelSource, weights: PlanWeights) -> None:
+        """Store the plan that was made of a model. One that is too large is left out, and one whose
+        files may be written again unseen."""
+        from ..runtime.artifact.writer import StoredPlan, write_artifact
+        from ..runtime.machine.detect import host_target
+
+        limit = self.cache.limit // _MAX_SHARE
+        files = _stable_files(source.files)
+        if sum(a.nbytes for a in weights[1].values()) > limit or files is None:
+            return
+        if self.path is not None and dict(files).get(self.path) != self.state:
+            return
+        attached = {
+            _FILES: json.dumps(files).encode(),
+            _RT_INFO: json.dumps(_to_json(source.rt_info or {})).encode(),
+        }
+        options, stream = source.config.encode(), io.BytesIO()
+        stored = StoredPlan(options, host_target(), *weights)
+        refused = write_artifact(
+            stream, lambda to: ("", lambda array, dtype: None), options, [stored], (), attached
+        )
+        if not refused and stream.tell() <= limit:
+            self.cache.put(self.key, stream.getvalue())
+
+    def remove(self) -> None:
+        """Remove an entry that cannot be used."""
+        self.cache.remove(self.key)
+
+
+class CachedSource(ModelSource):
+    """A model whose plan was in the cache. It is read and compiled again, as far as the plan, where
+    the model, its graph, or what the passes did is asked for."""
+
+    def __init__(
+        self, stored: StoredModel, read: Callable[[], Model], config: CompileConfig
+    ) -> None:
+        from ..compiler.frontends.xml.source import FileState
+
+        files = tuple(FileState.of(Path(p), os.stat(p)) for p in stored.files)
+        super().__init__(Origin(read, files).reload, config)
+        self.rt_info = stored.rt_info
+
+    def read_trace(self) -> Trace | None:
+        _ = self.graph
+        return self.trace
+
+
+def find_entry(
+    source: Any, declared_shapes: str, config: CompileConfig, extensions: bool
+) -> ModelEntry | None:
+    """The entry of what is compiled so; None where the cache is left alone (module docstring)."""
+    from ..runtime.jit.disk_cache import default_cache
+
+    options = config.options
+    if (
+        os.environ.get("IRC_MODEL_CACHE") == "0"
+        or any(os.environ.get(name) for name in _SHOWING_COMPILES)
+        or config.max_memory is not None
+        or options.verify
+        or options.stop_after is not None
+        or extensions
+        or has_extensions()
+    ):
+        return None
+    cache = default_cache()
+    if cache is None or _size_of(source) > cache.limit // _MAX_SHARE:
+        return None
+    identity = _identify(source)
+    if identity is None:
+        return None
+    from ..runtime.machine.detect import host_target
+
+    parts = [_own_files(), host_target().key(), config.encode(), declared_shapes, identity]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else None
+    return ModelEntry(cache, key, path, None if path is None else _state_of(path))
+
+
+def remember_json(source: Any, name: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives, as JSON has it, for a model's file or bytes: from the cache, if it was
+    made before. name: what it is."""
+    from ..runtime.jit.disk_cache import default_cache
+
+    off = os.environ.get("IRC_MODEL_CACHE") == "0"
+    identity = None if off else _identify(source)
+    cache = None if identity is None else default_cache()
+    if cache is None:
+        return make()
+    key = hashlib.sha256(json.dumps([_own_files(), name, identity]).encode()).hexdigest()
+    if (found := cache.get(key)) is not None:
+        return json.loads(found)
+    made = make()
+    if _identify(source) == identity:
+        cache.put(key, json.dumps(made).encode())
+    return made
+
+
+def _identify(source: Any) -> list[Any] | None:
+    """What identifies a state of a model's file, or bytes."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return ["bytes", hashlib.sha256(source).hexdigest()]
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = os.path.abspath(cast("str | os.PathLike[str]", source))
+    state = _state_of(path)
+    if state is None or not _is_stable(state):
+        return None
+    return ["file", path, *state]
+
+
+def _size_of(source: Any) -> int:
+    """Bytes of a model; of a file without what it refers to."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return len(source)
+    state = _state_of(os.fspath(source)) if isinstance(source, str | os.PathLike) else None
+    return 0 if state is None else state[1]
+
+
+def _stable_files(files: Sequence[FileState]) -> list[tuple[str, _State]] | None:
+    """Files that were read, with their states; None where one may be written again unseen, or was
+    since."""
+    found: dict[str, _State] = {}
+    for file in files:
+        state = _state_of(file.path)
+        if state is None or not _is_stable(state) or file.describe_change() is not None:
+            return None
+        found[str(file.path)] = state
+    return list(found.items())
+
+
+def _state_of(path: str) -> _State | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _is_stable(state: _State) -> bool:
+    return max(state[2:]) + _MIN_AGE_NS < time.time_ns()
+
+
+@functools.cache
+def _own_files() -> str:
+    """A digest of the states of irc's files that decide what a plan is."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256(np.__version__.encode())
+    for package in _PACKAGES:
+        for folder, folders, files in os.walk(root / package):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith(".py"):
+                    path = os.path.join(folder, name)
+                    found = os.stat(path)
+                    digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _to_json(rt_info: RtInfo) -> dict[str, Any]:
+    return {k: _to_json(v) if isinstance(v, Mapping) else v for k, v in rt_info.items()}

@@ -1,0 +1,315 @@
+"""Compiled models in the code cache: found where nothing has changed, and only there."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import irc_compiler as irc
+import numpy as np
+import onnx
+import pytest
+from irc_compiler.api import model_cache
+from irc_compiler.api.model_cache import ModelEntry
+from irc_compiler.compat import onnxruntime as compat
+from irc_compiler.ir.errors import MemoryLimitError, ModelFormatError
+from irc_compiler.runtime.jit.disk_cache import default_cache
+from onnx import TensorProto, helper, numpy_helper
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def write(path: Path, weight: float = 2.0, *, width: int = 4, rows: int | str = "rows") -> Path:
+    """y = relu(x w), with metadata."""
+    w = numpy_helper.from_array(np.full((4, width), weight, np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, width])],
+        [w],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    helper.set_model_props(model, {"labels": "a,b"})
+    onnx.save(model, path)
+    return path
+
+
+class Lookups:
+    """Which lookups of entries found one, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: list[bool] = []
+        find = ModelEntry.find
+
+        def count(entry: ModelEntry, config: Any) -> Any:
+            stored = find(entry, config)
+            self.found.append(stored is not None)
+            return stored
+
+        monkeypatch.setattr(ModelEntry, "find", count)
+
+
+@pytest.fixture(name="lookups")
+def _lookups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lookups:
+    """An empty cache that takes models, of files that were just written as well."""
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("IRC_MODEL_CACHE", "1")
+    monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 0)
+    # An operation that another test registered keeps models out of the cache.
+    monkeypatch.setattr(model_cache, "has_extensions", lambda: False)
+    return Lookups(monkeypatch)
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    return write(tmp_path / "m.onnx")
+
+
+def test_the_third_compile_finds_what_the_second_stored(lookups: Lookups, path: Path) -> None:
+    nets = [irc.compile_model(path, num_threads=1) for _ in range(4)]
+    # The first one or two compile machine code (a kernel may be in this process already).
+    assert lookups.found[-2:] == [True, True]
+    assert not lookups.found[0]
+    for net in nets:
+        np.testing.assert_array_equal(net(X)["y"], np.maximum(X @ np.full((4, 4), 2.0), 0))
+    first, last = nets[0], nets[-1]
+    assert last.plan == first.plan
+    assert last.inputs == first.inputs
+    assert last.rt_info == first.rt_info
+    assert last.metadata == first.metadata
+    assert last.report() == first.report()
+    assert len(last.graph) == len(first.graph)
+    assert last.model.name == first.model.name
+
+
+def test_a_found_model_is_exported_and_pickled(
+    lookups: Lookups, path: Path, tmp_path: Path
+) -> None:
+    found = _compile_until_found(lookups, path)
+    found.export(tmp_path / "m.irc")
+    want = found(X)["y"]
+    np.testing.assert_array_equal(irc.CompiledModel.load(tmp_path / "m.irc")(X)["y"], want)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found))(X)["y"], want)
+
+
+def _compile_until_found(lookups: Lookups, source: Any, **options: Any) -> irc.CompiledModel:
+    for _ in range(3):
+        net = irc.compile_model(source, num_threads=1, **options)
+        if lookups.found[-1:] == [True]:
+            return net
+    raise AssertionError(f"not found: {lookups.found}")
+
+
+def test_a_process_that_finds_its_model_imports_no_compiler(path: Path, tmp_path: Path) -> None:
+    code = (
+        "import irc_compiler as irc, numpy as np, sys\n"
+        "from irc_compiler.api import model_cache\n"
+        "model_cache._MIN_AGE_NS = 0\n"
+        f"net = irc.compile_model({str(path)!r}, num_threads=1)\n"
+        "print(net(np.ones((1, 4), np.float32))['y'][0, 0])\n"
+        "print(sorted({'onnx', 'networkx', 'llvmlite', 'irc_compiler.compiler.pipeline'}"
+        " & set(sys.modules)))\n"
+    )
+    env = os.environ | {"IRC_MODEL_CACHE": "1", "IRC_CACHE_DIR": str(tmp_path / "cache")}
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        ).stdout.split("\n")
+        for _ in range(3)
+    ]
+    assert [t[0] for t in texts] == ["8.0"] * 3
+    assert "irc_compiler.compiler.pipeline" in texts[0][1]
+    assert texts[2][1] == "[]"
+
+
+def test_a_changed_file_is_compiled_again(lookups: Lookups, path: Path) -> None:
+    _compile_until_found(lookups, path)
+    write(path, 3.0)
+    net = irc.compile_model(path, num_threads=1)
+    assert lookups.found[-1] is False
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+
+
+def test_a_replaced_file_of_equal_size_and_time_is_compiled_again(
+    lookups: Lookups, path: Path, tmp_path: Path
+) -> None:
+    _compile_until_found(lookups, path)
+    before = path.stat()
+    other = write(tmp_path / "other.onnx", 3.0)
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.replace(other, path)
+    assert path.stat().st_size == before.st_size
+    net = irc.compile_model(path, num_threads=1)
+    assert lookups.found[-1] is False
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+
+
+@pytest.mark.parametrize("changed", ["m.xml", "m.bin"])
+def test_both_files_of_an_ir_are_watched(
+    lookups: Lookups, path: Path, tmp_path: Path, changed: str
+) -> None:
+    irc.save_model(path, tmp_path / "m.xml")
+    _compile_until_found(lookups, tmp_path / "m.xml")
+    irc.save_model(write(path, 5.0), tmp_path / "new.xml")
+    if changed == "m.bin":
+        (tmp_path / "m.bin").write_bytes((tmp_path / "new.bin").read_bytes())
+        want = X @ np.full((4, 4), 5.0)
+    else:
+        (tmp_path / "m.xml").write_bytes((tmp_path / "m.xml").read_bytes() + b"\n")
+        want = X @ np.full((4, 4), 2.0)
+    net = irc.compile_model(tmp_path / "m.xml", num_threads=1)
+    assert lookups.found[-1] is False
+    np.testing.assert_array_equal(net(X)[0], want)
+
+
+def test_external_data_is_watched(lookups: Lookups, path: Path, tmp_path: Path) -> None:
+    def save(weight: float) -> None:
+        model = onnx.load(write(path, weight))
+        onnx.save(
+            model,
+            tmp_path / "e.onnx",
+            save_as_external_data=True,
+            location="e.data",
+            size_threshold=0,
+        )
+
+    save(2.0)
+    _compile_until_found(lookups, tmp_path / "e.onnx")
+    (tmp_path / "e.data").write_bytes(np.full((4, 4), 7.0, np.float32).tobytes())
+    net = irc.compile_model(tmp_path / "e.onnx", num_threads=1)
+    assert lookups.found[-1] is False
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 7.0))
+
+
+def test_options_have_entries_of_their_own(lookups: Lookups, path: Path) -> None:
+    _compile_until_found(lookups, path)
+    for options in (
+        {"precision": "bf16"},
+        {"shapes": {"x": [3, 4]}},
+        {"denormals": "keep"},
+        {"declared_shapes": "ignore"},
+    ):
+        net = irc.compile_model(path, num_threads=1, **options)
+        assert lookups.found[-1] is False
+        net(X)
+        found = _compile_until_found(lookups, path, **options)
+        assert found.options == net.options
+        assert found.inputs == net.inputs
+
+
+def test_threads_and_performance_share_an_entry(lookups: Lookups, path: Path) -> None:
+    _compile_until_found(lookups, path)
+    with irc.compile_model(path, num_threads=2, performance="throughput") as net:
+        assert lookups.found[-1] is True
+        np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 2.0))
+
+
+def test_bytes_are_found_by_what_they_are(lookups: Lookups, path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    found = _compile_until_found(lookups, data)
+    np.testing.assert_array_equal(found(X)["y"], X @ np.full((4, 4), 2.0))
+    assert len(found.model.graph) == len(irc.read_model(data).graph)
+    other = write(tmp_path / "o.onnx", 3.0).read_bytes()
+    net = irc.compile_model(other, num_threads=1)
+    assert lookups.found[-1] is False
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda data: b"", lambda data: data[:200], lambda data: data[:-40] + bytes(40)],
+    ids=["empty", "short", "overwritten"],
+)
+def test_a_spoiled_entry_is_removed_and_the_model_compiled(
+    lookups: Lookups, path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    _compile_until_found(lookups, path)
+    cache = default_cache()
+    assert cache is not None
+    entries = {e.key: cache.get(e.key) for e in cache.entries()}
+    ((key, data),) = ((k, d) for k, d in entries.items() if d is not None and b"rt_info" in d)
+    cache.put(key, spoil(data))
+    net = irc.compile_model(path, num_threads=1)
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 2.0))
+    _compile_until_found(lookups, path)
+
+
+def test_a_file_that_was_just_written_is_not_stored(
+    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 1 << 62)
+    for _ in range(3):
+        irc.compile_model(path, num_threads=1)
+    assert lookups.found == []
+
+
+def test_a_model_takes_an_eighth_of_the_cache_at_most(
+    lookups: Lookups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IRC_CACHE_BYTES", str(1 << 20))
+    path = write(tmp_path / "large.onnx", width=9000)
+    for _ in range(3):
+        irc.compile_model(path, num_threads=1)
+    assert lookups.found == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("IRC_MODEL_CACHE", "0"), ("IRC_CACHE_DIR", "off"), ("IRC_VERIFY", "1")],
+)
+def test_variables_leave_models_out(
+    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    _compile_until_found(lookups, path)
+    del lookups.found[:]
+    monkeypatch.setenv(variable, value)
+    irc.compile_model(path, num_threads=1)
+    assert lookups.found == []
+
+
+def test_a_limit_of_memory_is_checked_by_a_compile(lookups: Lookups, path: Path) -> None:
+    _compile_until_found(lookups, path)
+    del lookups.found[:]
+    with pytest.raises(MemoryLimitError):
+        irc.compile_model(path, max_memory=16)
+    assert lookups.found == []
+
+
+def test_operations_of_users_leave_models_out(
+    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_cache, "has_extensions", lambda: True)
+    for _ in range(3):
+        irc.compile_model(path, num_threads=1)
+    assert lookups.found == []
+
+
+def test_the_graph_of_a_found_model_needs_its_file_unchanged(lookups: Lookups, path: Path) -> None:
+    net = _compile_until_found(lookups, path)
+    write(path, 3.0)
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 2.0))
+    with pytest.raises(ModelFormatError, match="not what it was"):
+        _ = net.graph
+
+
+def test_sessions_of_compat_read_no_file_again(
+    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        first = compat.InferenceSession(str(path))
+    assert lookups.found[-1] is True
+    monkeypatch.setattr(
+        "irc_compiler.compiler.frontends.onnx.files.model_file.load_model",
+        lambda source: pytest.fail("the file is read"),
+    )
+    session = compat.InferenceSession(str(path))
+    assert [i.shape for i in session.get_inputs()] == [["rows", 4]]
+    assert [i.shape for i in session.get_inputs()] == [i.shape for i in first.get_inputs()]
+    assert session.get_modelmeta().custom_metadata_map == {"labels": "a,b"}
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ np.full((4, 4), 2.0))
