@@ -113,8 +113,9 @@ class ModelEntry:
         refused = write_artifact(
             stream, lambda to: ("", lambda array, dtype: None), options, [stored], (), attached
         )
-        if not refused and stream.tell() <= limit:
-            self.cache.put(self.key, stream.getvalue())
+        content = stream.getvalue()
+        if not refused and len(content) <= limit:
+            self.cache.put(self.key, content)
 
     def remove(self) -> None:
         """Remove an entry that cannot be used."""
