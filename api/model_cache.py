@@ -78,7 +78,7 @@ class ModelEntry:
         from ..runtime.artifact.reader import Artifact
         from ..runtime.machine.detect import host_target
 
-        data = self.cache.get(self.key)
+        data = self.cache.view(self.key)
         if data is None:
             return None
         try:
@@ -113,7 +113,7 @@ class ModelEntry:
         refused = write_artifact(
             stream, lambda to: ("", lambda array, dtype: None), options, [stored], (), attached
         )
-        content = stream.getvalue()
+        content = stream.getbuffer()
         if not refused and len(content) <= limit:
             self.cache.put(self.key, content)
 

@@ -23,8 +23,9 @@ from typing import Final
 from ...ir.errors import UsageError
 from .private_folder import NotPrivateError, PrivateFolder
 
-# About 40 kB a kernel: room for some thousand kernels.
-DEFAULT_BYTES = 256 * 2**20
+# About 40 kB a kernel, and up to an eighth for a model (api/model_cache.py): room for thousands of
+# kernels, and eight large models.
+DEFAULT_BYTES = 2**30
 _DIGEST_BYTES = 32
 _KEY_LENGTH = 64
 # Files that are being written, and after how many seconds one of them counts as abandoned.
@@ -51,7 +52,7 @@ def cache_bytes() -> int:
             "the bound of the code cache is not a number",
             where="environment variable IRC_CACHE_BYTES",
             got=text[:80],
-            expected="bytes, such as 268435456",
+            expected="bytes, such as 1073741824",
         )
     return int(text) if text else DEFAULT_BYTES
 
@@ -112,6 +113,11 @@ class DiskCache:
 
     def get(self, key: str) -> bytes | None:
         """The payload stored under a key; what is not an entry of this user is removed."""
+        found = self.view(key)
+        return None if found is None else bytes(found)
+
+    def view(self, key: str) -> memoryview | None:
+        """The same without a copy."""
         if not _is_key(key) or not self.prepare() or self._opened is None:
             return None
         try:
@@ -120,21 +126,22 @@ class DiskCache:
             return None
         except NotPrivateError:
             data = b""
-        if data[:_DIGEST_BYTES] != _digest(key, memoryview(data)[_DIGEST_BYTES:]):
+        payload = memoryview(data)[_DIGEST_BYTES:]
+        if data[:_DIGEST_BYTES] != _digest(key, payload):
             self.remove(key)
             return None
         with contextlib.suppress(OSError):
             self._opened.touch(key)
-        return data[_DIGEST_BYTES:]
+        return payload
 
-    def put(self, key: str, payload: bytes) -> None:
+    def put(self, key: str, payload: bytes | memoryview) -> None:
         """Store a payload; what does not fit or can't be written is left out silently."""
         size = len(payload) + _DIGEST_BYTES
         if not _is_key(key) or size > self.limit or not self.prepare() or self._opened is None:
             return
         new = f"{_NEW}{secrets.token_hex(8)}"
         try:
-            self._opened.write(key, new, _digest(key, payload) + payload)
+            self._opened.write(key, new, (_digest(key, payload), payload))
         except OSError:
             return
         self._account(size)

@@ -18,7 +18,7 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...ir.errors import Error
@@ -83,14 +83,14 @@ class PrivateFolder:
                 )
             return file.read(limit)
 
-    def write(self, name: str, new: str, content: bytes) -> None:
-        """Store a file as a whole: written under the name `new`, then renamed."""
+    def write(self, name: str, new: str, content: Sequence[bytes | memoryview]) -> None:
+        """Store a file as a whole, of these parts: written under the name `new`, then renamed."""
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINK
         try:
             with os.fdopen(
                 os.open(self._path_of(new), flags, 0o600, dir_fd=self._fd), "wb"
             ) as file:
-                file.write(content)
+                file.writelines(content)
             os.replace(
                 self._path_of(new), self._path_of(name), src_dir_fd=self._fd, dst_dir_fd=self._fd
             )

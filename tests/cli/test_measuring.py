@@ -184,7 +184,7 @@ def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPat
     knobs = {k["name"]: k for k in found["knobs"]}
     assert knobs["IRC_CACHE_BYTES"]["value"] == "12345"
     assert knobs["IRC_CACHE_BYTES"]["source"] == "environment"
-    assert knobs["IRC_CACHE_BYTES"]["default"] == "256 MiB"
+    assert knobs["IRC_CACHE_BYTES"]["default"] == "1 GiB"
     assert knobs["IRC_VERIFY"]["source"] == "default" and knobs["IRC_VERIFY"]["value"] == "0"
     machine, versions = found["machine"], found["versions"]
     assert machine["features"] and machine["usable_cores"] >= 1 and machine["l1_bytes"] > 0
@@ -219,7 +219,7 @@ def test_cache_is_shown_and_cleared(
     state = json.loads(capsys.readouterr().out)
     assert (state["entries"], state["size_bytes"], state["folder"]) == (1, 36, str(cache.folder))
     assert main(["cache", "size"]) == 0
-    assert "1 entries, 36 bytes of 256 MiB" in capsys.readouterr().out
+    assert "1 entries, 36 bytes of 1 GiB" in capsys.readouterr().out
     assert main(["cache", "list"]) == 0
     assert "abababababababab" in capsys.readouterr().out
     assert main(["cache", "list", "--json"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 from support.reliability.scripts import run_script
 
 from tests.reliability.conftest import Load
+
+# Whether this interpreter can run without its lock.
+FREE = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 THREADS = """
 import threading
@@ -53,6 +57,61 @@ def test_eight_threads_on_one_model(load: Load, tmp_path: Path) -> None:
     print(found)
     assert found["wrong"] == 0 and found["least"] > 0 and found["contexts"] <= 8
     assert found["grown_bytes"] < 16 << 20
+
+
+COMPILES = """
+import threading
+sys.setswitchinterval(1e-6)  # where there is a lock, threads take it from each other at any time
+shared = irc.compile_model(DIGITS, num_threads=2)
+name = shared.inputs[0].name
+inputs = [np.random.default_rng(n).standard_normal((n + 1, 64)).astype(np.float32)
+          for n in range(8)]
+wanted = [shared(x)[0] for x in inputs]
+wrong, done, failed = [], [0] * 8, []
+
+def check(net, n):
+    if not np.array_equal(net(inputs[n])[0], wanted[n]):
+        wrong.append(n)
+
+def work(t, until):
+    try:
+        while time.perf_counter() < until or done[t] < 3:
+            n = (t + done[t]) % 8
+            net = irc.compile_model(DIGITS, shapes={name: [n + 1, 64]}, num_threads=1)
+            check(net, n)
+            net.export(f"{t}.irc")
+            net.close()
+            with irc.CompiledModel.load(f"{t}.irc", num_threads=2) as loaded:
+                check(loaded, n)
+            check(shared, t)
+            with irc.compile_model(DIGITS, performance="throughput", num_threads=2) as many:
+                with many.pool() as pool:
+                    for answer, want in zip(pool.map(inputs), wanted, strict=True):
+                        if not np.array_equal(answer[0], want):
+                            wrong.append(t)
+            done[t] += 1
+    except BaseException as error:
+        failed.append(repr(error))
+
+until = time.perf_counter() + SECONDS
+workers = [threading.Thread(target=work, args=(t, until)) for t in range(8)]
+for w in workers: w.start()
+for w in workers: w.join()
+locked = getattr(sys, "_is_gil_enabled", lambda: True)()
+print(json.dumps({"wrong": wrong, "least": min(done), "failed": failed, "locked": locked}))
+"""
+
+
+@pytest.mark.slow
+def test_eight_threads_compile_load_call_and_close(load: Load, tmp_path: Path) -> None:
+    """In a free-threaded interpreter, without its lock."""
+    code = COMPILES.replace("SECONDS", str(load.seconds))
+    found = run_script(
+        code, tmp_path, IRC_FREE_THREADING="1", IRC_MODEL_CACHE="1", PYTHON_GIL="0" if FREE else "1"
+    )
+    print(found)
+    assert found["wrong"] == [] and found["failed"] == [] and found["least"] >= 3
+    assert found["locked"] is not FREE
 
 
 SHARED = """
