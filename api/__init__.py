@@ -153,7 +153,9 @@ def compile_model(
             shapes=shapes,
             max_memory=max_memory,
             performance=performance,
-            find_entry=lambda config: find_entry(source, declared_shapes, config, bool(extensions)),
+            find_entry=None
+            if extensions
+            else lambda config: find_entry(source, config, declared_shapes),
         )
 
 

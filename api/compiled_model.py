@@ -403,7 +403,7 @@ def compile_with_options(
     if isinstance(source, Model):
         return _compile(InMemorySource(source, config))
     entry = None if find_entry is None else find_entry(config)
-    if entry is not None and (cached := _start_cached(entry, source, config)) is not None:
+    if entry is not None and (cached := start_cached(entry, source, config)) is not None:
         return cached
     model = source()
     if model.origin is None:
@@ -470,7 +470,7 @@ def _start_stored(
     return net
 
 
-def _start_cached(
+def start_cached(
     entry: ModelEntry, read: Callable[[], Model], config: CompileConfig
 ) -> CompiledModel | None:
     """The model of an entry of the cache, None where there is none that can be used."""

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
 import json
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import numpy as np
 
@@ -38,13 +37,15 @@ if TYPE_CHECKING:
     from ..runtime.jit.disk_cache import DiskCache
     from .model_source import PlanWeights
 
-# One model takes at most this part of the cache.
-_MAX_SHARE: Final = 8
+# The part of the cache that a model may take, and that a language model may, which takes longer to
+# compile: one by so many.
+GRAPH_SHARE: Final = 8
+LANGUAGE_MODEL_SHARE: Final = 2
 # A file that was written so short a time ago may be written again without a change of its times.
 _MIN_AGE_NS: Final = 2_000_000_000
 _SHOWING_COMPILES: Final = ("IRC_TRACE", "IRC_DUMP_GRAPH", "IRC_DUMP_LLVM")
 # The packages of irc whose text decides what a plan is.
-_PACKAGES: Final = ("api", "compiler", "ir", "plan", "runtime")
+_PACKAGES: Final = ("api", "compiler", "ir", "llm", "plan", "runtime")
 _FILES: Final = "files"
 _RT_INFO: Final = "rt_info"
 
@@ -65,27 +66,32 @@ class StoredModel:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """The entry of a model in the cache, which may be there or not. path and state: those of its
-    file, None for bytes."""
+    """The entry of a model in the cache, which may be there or not.
+
+    files: those of the model that are known before it is read, none for bytes. limit: bytes of the
+    entry. attached: what is stored with the plan, by name.
+    """
 
     cache: DiskCache
     key: str
-    path: str | None = None
-    state: _State | None = None
+    files: tuple[tuple[str, _State], ...]
+    limit: int
+    attached: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     def find(self, config: CompileConfig) -> StoredModel | None:
         """What is stored, if it can be used and no file of the model has changed since."""
         from ..runtime.artifact.reader import Artifact
         from ..runtime.machine.detect import host_target
 
-        data = self.cache.view(self.key)
-        if data is None:
+        path = self.cache.find_file(self.key)
+        if path is None:
             return None
         try:
-            artifact = Artifact(data)
+            artifact = Artifact(path)
             files = json.loads(artifact.read_attachment(_FILES))
             rt_info = json.loads(artifact.read_attachment(_RT_INFO))
         except (Error, KeyError, ValueError):
+            self.remove()
             return None
         entry = artifact.find(config.encode(), host_target())
         if entry is None or any(_state_of(path) != tuple(state) for path, state in files):
@@ -98,28 +104,33 @@ class ModelEntry:
         from ..runtime.artifact.writer import StoredPlan, write_artifact
         from ..runtime.machine.detect import host_target
 
-        limit = self.cache.limit // _MAX_SHARE
-        files = _stable_files(source.files)
-        if sum(a.nbytes for a in weights[1].values()) > limit or files is None:
+        plan, arrays = weights
+        bits = {c.source: c.source_dtype.bits for c in plan.constants}
+        files = _stable_files(source.files, self.files)
+        if sum(a.size * bits.get(n, 0) // 8 for n, a in arrays.items()) > self.limit:
             return
-        if self.path is not None and dict(files).get(self.path) != self.state:
+        if files is None:
             return
         attached = {
-            _FILES: json.dumps(files).encode(),
+            **self.attached,
+            _FILES: json.dumps(list(files.items())).encode(),
             _RT_INFO: json.dumps(_to_json(source.rt_info or {})).encode(),
         }
-        options, stream = source.config.encode(), io.BytesIO()
-        stored = StoredPlan(options, host_target(), *weights)
-        refused = write_artifact(
-            stream, lambda to: ("", lambda array, dtype: None), options, [stored], (), attached
-        )
-        content = stream.getbuffer()
-        if not refused and len(content) <= limit:
-            self.cache.put(self.key, content)
+        options = source.config.encode()
+        stored = StoredPlan(options, host_target(), plan, arrays)
+
+        def write(stream: BinaryIO) -> None:
+            refused = write_artifact(
+                stream, lambda to: ("", lambda array, dtype: None), options, [stored], (), attached
+            )
+            if refused:
+                raise OSError("; ".join(refused))
+
+        self.cache.put_file(self.key, write, self.limit)
 
     def remove(self) -> None:
         """Remove an entry that cannot be used."""
-        self.cache.remove(self.key)
+        self.cache.remove_file(self.key)
 
 
 class CachedSource(ModelSource):
@@ -133,17 +144,25 @@ class CachedSource(ModelSource):
 
         files = tuple(FileState.of(Path(p), os.stat(p)) for p in stored.files)
         super().__init__(Origin(read, files).reload, config)
-        self.rt_info = stored.rt_info
+        self.rt_info, self._artifact = stored.rt_info, stored.artifact
 
     def read_trace(self) -> Trace | None:
         _ = self.graph
         return self.trace
 
+    def read_attachments(self) -> dict[str, bytes]:
+        named = self._artifact.attachments
+        return {n: self._artifact.read_attachment(n) for n in named if n not in (_FILES, _RT_INFO)}
+
 
 def find_entry(
-    source: Any, declared_shapes: str, config: CompileConfig, extensions: bool
+    source: Any, config: CompileConfig, *others: str, share: int = GRAPH_SHARE
 ) -> ModelEntry | None:
-    """The entry of what is compiled so; None where the cache is left alone (module docstring)."""
+    """The entry of what is compiled so; None where the cache is left alone (module docstring).
+
+    source: a file, a folder, or bytes. others: what decides the plan besides. share: the part of
+    the cache that the entry may take: 1 / share.
+    """
     from ..runtime.jit.disk_cache import default_cache
 
     options = config.options
@@ -153,22 +172,24 @@ def find_entry(
         or config.max_memory is not None
         or options.verify
         or options.stop_after is not None
-        or extensions
         or has_extensions()
     ):
         return None
     cache = default_cache()
-    if cache is None or _size_of(source) > cache.limit // _MAX_SHARE:
+    if cache is None:
         return None
-    identity = _identify(source)
+    limit = cache.limit // share
+    is_bytes = isinstance(source, bytes | bytearray | memoryview)
+    files = _states_of(source)
+    size = len(source) if is_bytes else sum(state[1] for state in files.values())
+    identity = _identify(source) if size <= limit else None
     if identity is None:
         return None
     from ..runtime.machine.detect import host_target
 
-    parts = [_own_files(), host_target().key(), config.encode(), declared_shapes, identity]
+    parts = [_own_files(), host_target().key(), config.encode(), others, identity]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else None
-    return ModelEntry(cache, key, path, None if path is None else _state_of(path))
+    return ModelEntry(cache, key, tuple(files.items()), limit)
 
 
 def remember_json(source: Any, name: str, make: Callable[[], Any]) -> Any:
@@ -191,36 +212,40 @@ def remember_json(source: Any, name: str, make: Callable[[], Any]) -> Any:
 
 
 def _identify(source: Any) -> list[Any] | None:
-    """What identifies a state of a model's file, or bytes."""
+    """What identifies a state of a model's file, of all files of a folder, or bytes."""
     if isinstance(source, bytes | bytearray | memoryview):
         return ["bytes", hashlib.sha256(source).hexdigest()]
+    files = _states_of(source)
+    if not files or not all(_is_stable(state) for state in files.values()):
+        return None
+    return ["files", *files.items()]
+
+
+def _states_of(source: Any) -> dict[str, _State]:
+    """The files of a path: itself, or those of a folder."""
     if not isinstance(source, str | os.PathLike):
-        return None
+        return {}
     path = os.path.abspath(cast("str | os.PathLike[str]", source))
-    state = _state_of(path)
-    if state is None or not _is_stable(state):
-        return None
-    return ["file", path, *state]
+    try:
+        paths = sorted(e.path for e in os.scandir(path)) if os.path.isdir(path) else [path]
+    except (OSError, ValueError):
+        return {}
+    return {p: state for p in paths if (state := _state_of(p)) is not None}
 
 
-def _size_of(source: Any) -> int:
-    """Bytes of a model; of a file without what it refers to."""
-    if isinstance(source, bytes | bytearray | memoryview):
-        return len(source)
-    state = _state_of(os.fspath(source)) if isinstance(source, str | os.PathLike) else None
-    return 0 if state is None else state[1]
-
-
-def _stable_files(files: Sequence[FileState]) -> list[tuple[str, _State]] | None:
-    """Files that were read, with their states; None where one may be written again unseen, or was
-    since."""
-    found: dict[str, _State] = {}
-    for file in files:
+def _stable_files(
+    read: Sequence[FileState], known: Iterable[tuple[str, _State]]
+) -> dict[str, _State] | None:
+    """The files that a model was read from, with their states; None where one may be written again
+    unseen, or was since."""
+    found = dict(known)
+    for file in read:
         state = _state_of(file.path)
-        if state is None or not _is_stable(state) or file.describe_change() is not None:
+        if state is None or file.describe_change() is not None:
             return None
-        found[str(file.path)] = state
-    return list(found.items())
+        found.setdefault(str(file.path), state)
+    good = all(_is_stable(state) and _state_of(path) == state for path, state in found.items())
+    return found if good else None
 
 
 def _state_of(path: str) -> _State | None:

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..compiler.options import Options
 from ..ir.errors import ArtifactError, Error, ModelFormatError, UsageError
 from ..ir.serialization.dataclass_json import decode, encode
 from .chat_template import ChatTemplate
-from .decoder import compile_decoder
+from .decoder import compile_decoder, prepare_decoder
 from .language_model import KVCache, LanguageModel, ModelConfig, check_cache_form
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ..api.compiled_model import CompiledModel
+    from ..api.model_cache import ModelEntry
 
 # The attachment of an artefact that makes it a language model.
 ATTACHMENT: Final = "language_model"
@@ -40,18 +42,10 @@ class CompiledLanguageModel:
 
     def export(self, path: str | os.PathLike[str], *, code: bool = False) -> None:
         """Write a `.irc` file, whole or not at all. code: with the machine code."""
-        template = self.chat_template
-        attached = _Attached(
-            tokenizer=self.tokenizer.library.to_str(),
-            vocabulary=self.tokenizer.vocabulary,
-            template=None if template is None else template.source,
-            template_tokens=() if template is None else tuple(template.tokens.items()),
-            config=self.config,
-            weight_forms=tuple(self.weight_forms.items()),
-            kv_cache=self.kv_cache,
+        content = _encode(
+            self.tokenizer, self.chat_template, self.config, self.weight_forms, self.kv_cache
         )
-        content = json.dumps(encode(attached), separators=(",", ":"), ensure_ascii=False)
-        self.net.export(path, code=code, attachments={ATTACHMENT: content.encode()})
+        self.net.export(path, code=code, attachments={ATTACHMENT: content})
 
 
 @dataclass(frozen=True)
@@ -65,6 +59,25 @@ class _Attached:
     config: ModelConfig
     weight_forms: tuple[tuple[str, int], ...]
     kv_cache: str
+
+
+def _encode(
+    tokenizer: Tokenizer,
+    template: ChatTemplate | None,
+    config: ModelConfig,
+    weight_forms: Mapping[str, int],
+    kv_cache: KVCache,
+) -> bytes:
+    attached = _Attached(
+        tokenizer=tokenizer.library.to_str(),
+        vocabulary=tokenizer.vocabulary,
+        template=None if template is None else template.source,
+        template_tokens=() if template is None else tuple(template.tokens.items()),
+        config=config,
+        weight_forms=tuple(weight_forms.items()),
+        kv_cache=kv_cache,
+    )
+    return json.dumps(encode(attached), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def is_artifact(path: object) -> bool:
@@ -94,10 +107,15 @@ def compile_language_model(
     kv_cache: KVCache | None,
     activations: str | None,
     precision: str | None,
+    entry: ModelEntry | None = None,
 ) -> CompiledLanguageModel:
-    """Compile a model. read_again: as in `compile_decoder`; None for options: f32."""
+    """Compile a model. read_again, entry: as in `compile_decoder`; None for options: f32."""
     form: KVCache = kv_cache or "f32"
     check_cache_form(form)
+    template, config, forms = source.chat_template, source.config, source.weight_forms
+    if entry is not None:
+        content = _encode(source.tokenizer, template, config, forms, form)
+        entry = replace(entry, attached={ATTACHMENT: content})
     net = compile_decoder(
         source.model,
         read_again=None if read_again is None else lambda: read_again().model,
@@ -106,10 +124,34 @@ def compile_language_model(
         kv_cache=form,
         activations=activations or "f32",
         precision=precision or "f32",
+        entry=entry,
     )
-    return CompiledLanguageModel(
-        net, source.tokenizer, source.chat_template, source.config, source.weight_forms, form
+    return CompiledLanguageModel(net, source.tokenizer, template, config, forms, form)
+
+
+def compile_or_find(
+    path: str | os.PathLike[str],
+    read: Callable[[], LanguageModel],
+    weights: str,
+    **options: Any,
+) -> CompiledLanguageModel:
+    """Compile the model of a file or a folder, or take it from the cache, if it was compiled so
+    before (api/model_cache.py). read: gives the model. weights: the form in which it does."""
+    from ..api.compiled_model import start_cached
+    from ..api.model_cache import LANGUAGE_MODEL_SHARE, find_entry
+    from ..api.model_source import CompileConfig
+
+    form: KVCache = options["kv_cache"] or "f32"
+    how = Options(
+        activations=options["activations"] or "f32", precision=options["precision"] or "f32"
     )
+    config = CompileConfig(how, {}, options["num_threads"], options["max_memory"])
+    entry = find_entry(path, config, "language model", weights, form, share=LANGUAGE_MODEL_SHARE)
+    if entry is not None:
+        net = start_cached(entry, lambda: prepare_decoder(read().model, form), config)
+        if net is not None:
+            return _attach(net, net.read_attachments()[ATTACHMENT], repr(os.fspath(path)))
+    return compile_language_model(read(), read_again=read, entry=entry, **options)
 
 
 def load_language_model(
@@ -148,23 +190,28 @@ def load_language_model(
             expected="a file that `irc compile` wrote from a .gguf file or a folder",
             fix="compile the language model again",
         )
-    attached = _decode(content, where)
-    form = cast(KVCache, attached.kv_cache)
-    if kv_cache not in (None, form):
+    compiled = _attach(net, content, where)
+    if kv_cache not in (None, compiled.kv_cache):
         raise UsageError(
             "the artefact was compiled for another kv_cache",
             where=where,
             got=kv_cache,
-            expected=form,
+            expected=compiled.kv_cache,
             fix=f"leave kv_cache out, or compile the model with kv_cache={kv_cache!r}",
         )
+    return compiled
+
+
+def _attach(net: CompiledModel, content: bytes, where: str) -> CompiledLanguageModel:
+    """The language model of a net and what is stored with it."""
+    attached = _decode(content, where)
     tokens = dict(attached.template_tokens)
     template = None
     if attached.template is not None:
         template = ChatTemplate(attached.template, tokens, was_checked=True)
     tokenizer = _read_tokenizer(attached, where)
-    forms = dict(attached.weight_forms)
-    return CompiledLanguageModel(net, tokenizer, template, attached.config, forms, form)
+    forms, kv_cache = dict(attached.weight_forms), cast(KVCache, attached.kv_cache)
+    return CompiledLanguageModel(net, tokenizer, template, attached.config, forms, kv_cache)
 
 
 def _decode(content: bytes, where: str) -> _Attached:

@@ -15,6 +15,7 @@ from .language_model import HIDDEN, POSITIONS, KVCache
 if TYPE_CHECKING:
     from ..api.compiled_model import CompiledModel
     from ..api.infer_request import InferRequest
+    from ..api.model_cache import ModelEntry
     from ..compiler.model import Model
 
 Integers = npt.NDArray[np.int64]
@@ -34,22 +35,22 @@ def compile_decoder(
     kv_cache: KVCache = "f32",
     activations: str = "f32",
     precision: str = "f32",
+    entry: ModelEntry | None = None,
 ) -> CompiledModel:
     """Compile a stateful decoder.
 
     read_again: how to read the model once more; where it is given, the model is consumed, and its
     weights are held once, as kernels read them. kv_cache: the form of keys and values
-    (cache_storage.py).
+    (cache_storage.py). entry: where the plan is stored, of a model that can be read again.
     """
     from ..api import compile_model
     from ..api.compiled_model import compile_with_options
     from ..compiler.model import Model as CutModel
     from ..compiler.model import Origin
     from ..compiler.options import Options
-    from .cache_storage import require_cache_reads, store_cache
-    from .cut_logits import cut_logits
+    from .cache_storage import require_cache_reads
 
-    cut = store_cache(cut_logits(model), kv_cache)
+    cut = prepare_decoder(model, kv_cache)
     _check_inputs({p.name for p in cut.inputs})
     if read_again is None:
         net = compile_model(
@@ -61,13 +62,28 @@ def compile_decoder(
         )
     else:
         model.graph.clear()
-        origin = Origin(lambda: store_cache(cut_logits(read_again()), kv_cache), ())
+        origin = Origin(lambda: prepare_decoder(read_again(), kv_cache), ())
         held = [CutModel(cut.graph, origin)]
         del cut
         options = Options(activations=activations, precision=precision)
-        net = compile_with_options(held.pop, options, num_threads, max_memory=max_memory)
+        net = compile_with_options(
+            held.pop,
+            options,
+            num_threads,
+            max_memory=max_memory,
+            find_entry=lambda config: entry,
+        )
     require_cache_reads(net, kv_cache)
     return net
+
+
+def prepare_decoder(model: Model, kv_cache: KVCache) -> Model:
+    """What is compiled of a decoder as it was read: without logits that nobody reads, its cache in
+    the form `kv_cache`."""
+    from .cache_storage import store_cache
+    from .cut_logits import cut_logits
+
+    return store_cache(cut_logits(model), kv_cache)
 
 
 def _check_inputs(names: set[str]) -> None:

@@ -17,6 +17,7 @@ from .chat_session import ChatSession, Messages, check_messages, encode_messages
 from .compiled_language_model import (
     CompiledLanguageModel,
     compile_language_model,
+    compile_or_find,
     is_artifact,
     load_language_model,
 )
@@ -304,4 +305,4 @@ def _compile_or_load(
         how: Any = {"weights": weights, "max_memory": options["max_memory"]}
         return read_language_model(path, **how)
 
-    return compile_language_model(read(), read_again=read, **options)
+    return compile_or_find(path, read, weights, **options)

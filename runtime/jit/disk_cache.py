@@ -1,6 +1,7 @@
 """The code cache on disk: machine code by content key, private to the user, bounded.
 
-An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload.
+An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload. So
+are artefacts of models (`find_file`), which have digests of their own.
 No process reads an entry whose digest does not match, or one that another user could have put
 there (private_folder.py). Writers write a temporary file and rename it, so readers see whole
 entries only; when the folder grows past its bound, the entries used longest ago go. Every failure
@@ -16,20 +17,23 @@ import hashlib
 import os
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from ...ir.errors import UsageError
 from .private_folder import NotPrivateError, PrivateFolder
 
-# About 40 kB a kernel, and up to an eighth for a model (api/model_cache.py): room for thousands of
-# kernels, and eight large models.
+# About 40 kB a kernel, and up to half of it for a model (api/model_cache.py): room for thousands of
+# kernels, and several models.
 DEFAULT_BYTES = 2**30
 _DIGEST_BYTES = 32
 _KEY_LENGTH = 64
 # Files that are being written, and after how many seconds one of them counts as abandoned.
 _NEW = ".new-"
+# What ends the name of an artefact, which has digests of its own.
+_ARTIFACT: Final = ".irc"
 _STALE_SECONDS = 600.0
 
 
@@ -113,11 +117,6 @@ class DiskCache:
 
     def get(self, key: str) -> bytes | None:
         """The payload stored under a key; what is not an entry of this user is removed."""
-        found = self.view(key)
-        return None if found is None else bytes(found)
-
-    def view(self, key: str) -> memoryview | None:
-        """The same without a copy."""
         if not _is_key(key) or not self.prepare() or self._opened is None:
             return None
         try:
@@ -126,29 +125,64 @@ class DiskCache:
             return None
         except NotPrivateError:
             data = b""
-        payload = memoryview(data)[_DIGEST_BYTES:]
-        if data[:_DIGEST_BYTES] != _digest(key, payload):
+        if data[:_DIGEST_BYTES] != _digest(key, memoryview(data)[_DIGEST_BYTES:]):
             self.remove(key)
             return None
         with contextlib.suppress(OSError):
             self._opened.touch(key)
-        return payload
+        return data[_DIGEST_BYTES:]
 
-    def put(self, key: str, payload: bytes | memoryview) -> None:
+    def put(self, key: str, payload: bytes) -> None:
         """Store a payload; what does not fit or can't be written is left out silently."""
         size = len(payload) + _DIGEST_BYTES
         if not _is_key(key) or size > self.limit or not self.prepare() or self._opened is None:
             return
         new = f"{_NEW}{secrets.token_hex(8)}"
         try:
-            self._opened.write(key, new, (_digest(key, payload), payload))
+            with self._opened.create(key, new) as file:
+                file.writelines((_digest(key, payload), payload))
         except OSError:
             return
         self._account(size)
 
+    def find_file(self, key: str) -> Path | None:
+        """The artefact stored under a key; what is not this user's alone is removed."""
+        name = f"{key}{_ARTIFACT}"
+        if not _is_key(key) or not self.prepare() or self._opened is None:
+            return None
+        if not self._opened.is_own(name):
+            self.remove(name)
+            return None
+        with contextlib.suppress(OSError):
+            self._opened.touch(name)
+        return self.folder / name
+
+    def put_file(self, key: str, write: Callable[[BinaryIO], None], limit: int) -> None:
+        """Store the artefact that `write` writes; one of more than `limit` bytes, or that cannot be
+        written, is left out silently."""
+        if not _is_key(key) or not self.prepare() or self._opened is None:
+            return
+        try:
+            with self._opened.create(f"{key}{_ARTIFACT}", f"{_NEW}{secrets.token_hex(8)}") as file:
+                write(file)
+                size = file.seek(0, os.SEEK_END)
+                if size > limit:
+                    raise OSError("larger than an entry may be")
+        except OSError:
+            return
+        self._account(size)
+
+    def remove_file(self, key: str) -> None:
+        """Remove an artefact, if it is there."""
+        self.remove(f"{key}{_ARTIFACT}")
+
     def entries(self) -> list[CacheEntry]:
         """All entries, the one used longest ago first."""
-        found = [CacheEntry(n, s.st_size, s.st_mtime) for n, s in self._list_files() if _is_key(n)]
+        found = [
+            CacheEntry(n, s.st_size, s.st_mtime)
+            for n, s in self._list_files()
+            if _is_key(n.removesuffix(_ARTIFACT))
+        ]
         return sorted(found, key=lambda e: (e.used, e.key))
 
     def clear(self) -> int:

@@ -18,8 +18,8 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
+from typing import BinaryIO, Final
 
 from ...ir.errors import Error
 
@@ -83,14 +83,16 @@ class PrivateFolder:
                 )
             return file.read(limit)
 
-    def write(self, name: str, new: str, content: Sequence[bytes | memoryview]) -> None:
-        """Store a file as a whole, of these parts: written under the name `new`, then renamed."""
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINK
+    @contextlib.contextmanager
+    def create(self, name: str, new: str) -> Iterator[BinaryIO]:
+        """Store a file as a whole: written under the name `new`, then renamed. An error inside
+        leaves nothing."""
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | _NO_LINK
         try:
             with os.fdopen(
-                os.open(self._path_of(new), flags, 0o600, dir_fd=self._fd), "wb"
+                os.open(self._path_of(new), flags, 0o600, dir_fd=self._fd), "w+b"
             ) as file:
-                file.writelines(content)
+                yield file
             os.replace(
                 self._path_of(new), self._path_of(name), src_dir_fd=self._fd, dst_dir_fd=self._fd
             )
@@ -98,6 +100,14 @@ class PrivateFolder:
             with contextlib.suppress(OSError):
                 self.remove(new)
             raise
+
+    def is_own(self, name: str) -> bool:
+        """Whether there is a regular file of this name that is this user's alone."""
+        try:
+            found = os.stat(self._path_of(name), dir_fd=self._fd, follow_symlinks=False)
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and _is_own(found)
 
     def remove(self, name: str) -> None:
         """Remove a file or a link."""

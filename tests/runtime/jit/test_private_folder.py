@@ -18,6 +18,11 @@ KEY = "0123456789abcdef" * 4
 pytestmark = pytest.mark.skipif(not HAS_DIR_FD, reason="not run: the system has no openat")
 
 
+def _write(folder: PrivateFolder, content: bytes) -> None:
+    with folder.create("name", "new") as file:
+        file.write(content)
+
+
 @pytest.mark.skipif(
     not hasattr(os, "getuid") or os.getuid() != 0, reason="not run: only root can be another user"
 )
@@ -33,7 +38,7 @@ def test_as_another_user() -> None:
         if not child:
             try:
                 os.setuid(65534)
-                PrivateFolder(base / "home" / "me" / "cache").write("name", "new", [b"content"])
+                _write(PrivateFolder(base / "home" / "me" / "cache"), b"content")
                 assert not DiskCache(base / "home").prepare()
                 os._exit(0)
             finally:
@@ -48,7 +53,7 @@ def test_as_another_user() -> None:
 
 def test_files_come_back(tmp_path: Path) -> None:
     folder = PrivateFolder(tmp_path / "a" / "b")
-    folder.write("name", "new", [b"content"])
+    _write(folder, b"content")
     assert folder.read("name", 100) == b"content"
     assert [n for n, _ in folder.list_files()] == ["name"]
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
@@ -77,7 +82,7 @@ def test_ones_own_links_on_the_way_are_followed(tmp_path: Path) -> None:
     (tmp_path / "there").symlink_to(tmp_path / "disk")
     (tmp_path / "up").symlink_to("disk/me/../me")
     for way in ("home", "there/me", "up"):
-        PrivateFolder(tmp_path / way / "cache").write("name", "new", [way.encode()])
+        _write(PrivateFolder(tmp_path / way / "cache"), way.encode())
         assert (tmp_path / "disk" / "me" / "cache" / "name").read_bytes() == way.encode()
     (tmp_path / "round").symlink_to("round")
     with pytest.raises(OSError):
