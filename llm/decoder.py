@@ -78,8 +78,8 @@ def compile_decoder(
 
 
 def prepare_decoder(model: Model, kv_cache: KVCache) -> Model:
-    """What is compiled of a decoder as it was read: without logits that nobody reads, its cache in
-    the form `kv_cache`."""
+    """A decoder as it is compiled: the logits of chosen positions only, its cache in the form
+    `kv_cache`."""
     from .cache_storage import store_cache
     from .cut_logits import cut_logits
 
