@@ -1,9 +1,10 @@
 """Compiled models in the code cache: what a program compiles at each of its starts is found there.
 
 An entry is an artefact without a graph: the plan, the arrays behind its constants, the model's
-rt_info, and the state of each file that it was read from. Its name is a digest of all that decides
-a plan: the model's file (path, inode, size, times) or its bytes, the options, the Target, and irc's
-own files. The first compile that finds all its machine code in the cache stores the entry: the
+rt_info, and the state (inode, size, times) of each other file that it was read from. Its name is a
+digest of all that decides a plan: the model's bytes, the options, the Target, and irc's own files.
+The digest of a file is remembered by its state. Language models are named by the states of their
+files alone. The first compile that finds all its machine code in the cache stores the entry: the
 first compile of all takes no longer for it.
 
 `IRC_MODEL_CACHE=0` leaves models out of the cache. So do operations of users, an explicit
@@ -49,9 +50,47 @@ _PACKAGES: Final = ("api", "compiler", "ir", "llm", "plan", "runtime")
 _FILES: Final = "files"
 _RT_INFO: Final = "rt_info"
 
+_DIGEST_LETTERS: Final = 64
+
 # Inode, size, and times of the last write and the last change: what differs once a file was
 # written or replaced.
 _State = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class _Main:
+    """The file of a model, its state, and the SHA-256 of its content."""
+
+    path: str
+    state: _State
+    digest: str
+
+    @staticmethod
+    def of(path: str, state: _State, cache: DiskCache) -> _Main | None:
+        """A file of that state; its digest is the one that was computed for this state before. None
+        where it cannot be read."""
+        key = _digest(["digest of a file", path, state])
+        found = cache.get(key) if _is_stable(state) else None
+        if found is not None and len(found) == _DIGEST_LETTERS:
+            return _Main(path, state, found.decode("ascii", "replace"))
+        try:
+            with open(path, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return None
+        if _is_stable(state) and _state_of(path) == state:
+            cache.put(key, digest.encode())
+        return _Main(path, state, digest)
+
+    def is_unchanged(self) -> bool:
+        """Whether the file has the same content still."""
+        if _state_of(self.path) == self.state and _is_stable(self.state):
+            return True
+        try:
+            with open(self.path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == self.digest
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -68,12 +107,14 @@ class StoredModel:
 class ModelEntry:
     """The entry of a model in the cache, which may be there or not.
 
-    files: those of the model that are known before it is read, none for bytes. limit: bytes of the
-    entry. attached: what is stored with the plan, by name.
+    main: the model's file and the digest of its content, None for bytes. files: other files that
+    are known before it is read. limit: bytes of the entry. attached: what is stored with the plan,
+    by name.
     """
 
     cache: DiskCache
     key: str
+    main: _Main | None
     files: tuple[tuple[str, _State], ...]
     limit: int
     attached: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -96,7 +137,8 @@ class ModelEntry:
         entry = artifact.find(config.encode(), host_target())
         if entry is None or any(_state_of(path) != tuple(state) for path, state in files):
             return None
-        return StoredModel(artifact, entry, tuple(path for path, _ in files), rt_info)
+        mine = () if self.main is None else (self.main.path,)
+        return StoredModel(artifact, entry, (*mine, *(path for path, _ in files)), rt_info)
 
     def store(self, source: ModelSource, weights: PlanWeights) -> None:
         """Store the plan that was made of a model. One that is too large is left out, and one whose
@@ -106,10 +148,11 @@ class ModelEntry:
 
         plan, arrays = weights
         bits = {c.source: c.source_dtype.bits for c in plan.constants}
-        files = _stable_files(source.files, self.files)
-        if sum(a.size * bits.get(n, 0) // 8 for n, a in arrays.items()) > self.limit:
+        read = [f for f in source.files if self.main is None or str(f.path) != self.main.path]
+        files = _stable_files(read, self.files)
+        if files is None or (self.main is not None and not self.main.is_unchanged()):
             return
-        if files is None:
+        if sum(a.size * bits.get(n, 0) // 8 for n, a in arrays.items()) > self.limit:
             return
         attached = {
             **self.attached,
@@ -179,17 +222,23 @@ def find_entry(
     if cache is None:
         return None
     limit = cache.limit // share
-    is_bytes = isinstance(source, bytes | bytearray | memoryview)
-    files = _states_of(source)
-    size = len(source) if is_bytes else sum(state[1] for state in files.values())
-    identity = _identify(source) if size <= limit else None
+    files, main = _states_of(source), None
+    if isinstance(source, bytes | bytearray | memoryview):
+        identity: Any = hashlib.sha256(source).hexdigest() if len(source) <= limit else None
+    elif sum(state[1] for state in files.values()) > limit:
+        return None
+    elif share == GRAPH_SHARE:
+        main = next((_Main.of(*file, cache) for file in files.items()), None)
+        identity, files = None if main is None else main.digest, {}
+    else:
+        stable = files and all(_is_stable(state) for state in files.values())
+        identity = list(files.items()) if stable else None
     if identity is None:
         return None
     from ..runtime.machine.detect import host_target
 
     parts = [_own_files(), host_target().key(), config.encode(), others, identity]
-    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    return ModelEntry(cache, key, tuple(files.items()), limit)
+    return ModelEntry(cache, _digest(parts), main, tuple(files.items()), limit)
 
 
 def remember_json(source: Any, name: str, make: Callable[[], Any]) -> Any:
@@ -198,27 +247,28 @@ def remember_json(source: Any, name: str, make: Callable[[], Any]) -> Any:
     from ..runtime.jit.disk_cache import default_cache
 
     off = os.environ.get("IRC_MODEL_CACHE") == "0"
-    identity = None if off else _identify(source)
-    cache = None if identity is None else default_cache()
+    cache = None if off else default_cache()
     if cache is None:
         return make()
-    key = hashlib.sha256(json.dumps([_own_files(), name, identity]).encode()).hexdigest()
+    main = None
+    if isinstance(source, bytes | bytearray | memoryview):
+        identity = hashlib.sha256(source).hexdigest()
+    else:
+        main = next((_Main.of(*file, cache) for file in _states_of(source).items()), None)
+        identity = None if main is None else main.digest
+    if identity is None:
+        return make()
+    key = _digest([_own_files(), name, identity])
     if (found := cache.get(key)) is not None:
         return json.loads(found)
     made = make()
-    if _identify(source) == identity:
+    if main is None or main.is_unchanged():
         cache.put(key, json.dumps(made).encode())
     return made
 
 
-def _identify(source: Any) -> list[Any] | None:
-    """What identifies a state of a model's file, of all files of a folder, or bytes."""
-    if isinstance(source, bytes | bytearray | memoryview):
-        return ["bytes", hashlib.sha256(source).hexdigest()]
-    files = _states_of(source)
-    if not files or not all(_is_stable(state) for state in files.values()):
-        return None
-    return ["files", *files.items()]
+def _digest(parts: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _states_of(source: Any) -> dict[str, _State]:

@@ -236,13 +236,45 @@ def test_a_spoiled_entry_is_removed_and_the_model_compiled(
     _compile_until_found(lookups, path)
 
 
-def test_a_file_that_was_just_written_is_not_stored(
+def test_a_file_that_was_just_written_is_known_by_its_content(
     lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its times need not change when it is written again."""
     monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 1 << 62)
+    monkeypatch.setattr(model_cache, "_state_of", lambda path: (1, 100, 0, 0))
+    _compile_until_found(lookups, path)
+    write(path, 3.0)
+    net = irc.compile_model(path, num_threads=1)
+    assert lookups.found[-1] is False
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+
+
+def test_a_copy_of_a_file_is_found_and_its_graph_read(
+    lookups: Lookups, path: Path, tmp_path: Path
+) -> None:
+    _compile_until_found(lookups, path)
+    copy = tmp_path / "elsewhere.onnx"
+    copy.write_bytes(path.read_bytes())
+    path.unlink()
+    net = irc.compile_model(copy, num_threads=1)
+    assert lookups.found[-1] is True
+    assert len(net.graph) == len(irc.compile_model(irc.read_model(copy), num_threads=1).graph)
+
+
+def test_a_model_whose_file_is_written_meanwhile_is_not_stored(
+    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ModelEntry.store
+
+    def write_and_store(entry: ModelEntry, *given: Any) -> None:
+        write(path, 3.0)
+        store(entry, *given)
+
+    monkeypatch.setattr(ModelEntry, "store", write_and_store)
     for _ in range(3):
+        write(path, 2.0)
         irc.compile_model(path, num_threads=1)
-    assert lookups.found == []
+    assert lookups.found == [False] * 3
 
 
 def test_a_model_takes_an_eighth_of_the_cache_at_most(
