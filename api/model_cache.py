@@ -187,15 +187,16 @@ class CachedSource(ModelSource):
 
         files = tuple(FileState.of(Path(p), os.stat(p)) for p in stored.files)
         super().__init__(Origin(read, files).reload, config)
-        self.rt_info, self._artifact = stored.rt_info, stored.artifact
+        self.rt_info, artifact = stored.rt_info, stored.artifact
+        named = (n for n in artifact.attachments if n not in (_FILES, _RT_INFO))
+        self._attached = {n: artifact.read_attachment(n) for n in named}
 
     def read_trace(self) -> Trace | None:
         _ = self.graph
         return self.trace
 
     def read_attachments(self) -> dict[str, bytes]:
-        named = self._artifact.attachments
-        return {n: self._artifact.read_attachment(n) for n in named if n not in (_FILES, _RT_INFO)}
+        return dict(self._attached)
 
 
 def find_entry(
@@ -224,12 +225,15 @@ def find_entry(
     limit = cache.limit // share
     files, main = _states_of(source), None
     if isinstance(source, bytes | bytearray | memoryview):
-        identity: Any = hashlib.sha256(source).hexdigest() if len(source) <= limit else None
+        identity: Any = [hashlib.sha256(source).hexdigest(), ""] if len(source) <= limit else None
     elif sum(state[1] for state in files.values()) > limit:
         return None
     elif share == GRAPH_SHARE:
         main = next((_Main.of(*file, cache) for file in files.items()), None)
-        identity, files = None if main is None else main.digest, {}
+        # The weights of an .xml are another file: equal texts may have other weights.
+        apart = main is not None and main.path.lower().endswith(".xml")
+        identity = None if main is None else [main.digest, main.path if apart else ""]
+        files = {}
     else:
         stable = files and all(_is_stable(state) for state in files.values())
         identity = list(files.items()) if stable else None

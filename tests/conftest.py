@@ -15,7 +15,7 @@ from irc_compiler.runtime.jit.host_features import available_isas
 
 # Tests compile what they test: models of earlier runs stay out of it (tests/api/test_model_cache.py
 # takes them in).
-os.environ["IRC_MODEL_CACHE"] = "0"
+os.environ.setdefault("IRC_MODEL_CACHE", "0")
 
 pytest_plugins = ["support.fixtures"]
 pytest.register_assert_rewrite("support", "fuzz")

@@ -167,6 +167,21 @@ def test_both_files_of_an_ir_are_watched(
     np.testing.assert_array_equal(net(X)[0], want)
 
 
+def test_equal_texts_with_other_weights_have_entries_of_their_own(
+    lookups: Lookups, path: Path, tmp_path: Path
+) -> None:
+    for name, weight in (("a", 2.0), ("b", 3.0)):
+        (tmp_path / name).mkdir()
+        irc.save_model(write(path, weight), tmp_path / name / "m.xml")
+    assert (tmp_path / "a" / "m.xml").read_bytes() == (tmp_path / "b" / "m.xml").read_bytes()
+    _compile_until_found(lookups, tmp_path / "a" / "m.xml")
+    net = _compile_until_found(lookups, tmp_path / "b" / "m.xml")
+    np.testing.assert_array_equal(net(X)[0], X @ np.full((4, 4), 3.0))
+    net = irc.compile_model(tmp_path / "a" / "m.xml", num_threads=1)
+    assert lookups.found[-1] is True
+    np.testing.assert_array_equal(net(X)[0], X @ np.full((4, 4), 2.0))
+
+
 def test_external_data_is_watched(lookups: Lookups, path: Path, tmp_path: Path) -> None:
     def save(weight: float) -> None:
         model = onnx.load(write(path, weight))

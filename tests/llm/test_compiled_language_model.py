@@ -169,7 +169,9 @@ def _lookups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
     return found
 
 
-def test_a_folder_that_was_compiled_before_is_found(lookups: list[bool], folder: Path) -> None:
+def test_a_folder_that_was_compiled_before_is_found(
+    lookups: list[bool], folder: Path, tmp_path: Path
+) -> None:
     llms = [LLM(folder, num_threads=1) for _ in range(4)]
     assert lookups[-1] is True
     assert lookups[0] is False
@@ -181,6 +183,11 @@ def test_a_folder_that_was_compiled_before_is_found(lookups: list[bool], folder:
         found, wanted = (m.generate(prompt, max_tokens=8) for m in (last, first))
         assert (found.tokens, found.text) == (wanted.tokens, wanted.text)
     assert len(last.decoder.net.graph) == len(first.decoder.net.graph)
+    last.export(tmp_path / "model.irc")
+    wanted = first.generate("hello", max_tokens=8).tokens
+    assert (
+        LLM(tmp_path / "model.irc", num_threads=1).generate("hello", max_tokens=8).tokens == wanted
+    )
 
 
 def test_another_cache_or_another_file_is_compiled(
