@@ -222,53 +222,72 @@ def find_entry(
     cache = default_cache()
     if cache is None:
         return None
-    limit = cache.limit // share
-    files, main = _states_of(source), None
-    if isinstance(source, bytes | bytearray | memoryview):
-        identity: Any = [hashlib.sha256(source).hexdigest(), ""] if len(source) <= limit else None
-    elif sum(state[1] for state in files.values()) > limit:
-        return None
-    elif share == GRAPH_SHARE:
-        main = next((_Main.of(*file, cache) for file in files.items()), None)
-        # The weights of an .xml are another file: equal texts may have other weights.
-        apart = main is not None and main.path.lower().endswith(".xml")
-        identity = None if main is None else [main.digest, main.path if apart else ""]
-        files = {}
+    limit, files = cache.limit // share, _states_of(source)
+    if share == GRAPH_SHARE:
+        found, files = _identify(source, cache, limit), {}
     else:
-        stable = files and all(_is_stable(state) for state in files.values())
-        identity = list(files.items()) if stable else None
-    if identity is None:
+        size = sum(state[1] for state in files.values())
+        good = 0 < size <= limit and all(_is_stable(state) for state in files.values())
+        found = (list(files.items()), None) if good else None
+    if found is None:
         return None
+    identity, main = found
     from ..runtime.machine.detect import host_target
 
     parts = [_own_files(), host_target().key(), config.encode(), others, identity]
     return ModelEntry(cache, _digest(parts), main, tuple(files.items()), limit)
 
 
+def recall_json(source: Any, name: str) -> Any:
+    """What `remember_json` stored for a model's file or bytes; None where there is nothing."""
+    entry = _locate_json(source, name)
+    found = None if entry is None else entry[0].get(entry[1])
+    return None if found is None else json.loads(found)
+
+
 def remember_json(source: Any, name: str, make: Callable[[], Any]) -> Any:
     """What `make` gives, as JSON has it, for a model's file or bytes: from the cache, if it was
     made before. name: what it is."""
-    from ..runtime.jit.disk_cache import default_cache
-
-    off = os.environ.get("IRC_MODEL_CACHE") == "0"
-    cache = None if off else default_cache()
-    if cache is None:
+    entry = _locate_json(source, name)
+    if entry is None:
         return make()
-    main = None
-    if isinstance(source, bytes | bytearray | memoryview):
-        identity = hashlib.sha256(source).hexdigest()
-    else:
-        main = next((_Main.of(*file, cache) for file in _states_of(source).items()), None)
-        identity = None if main is None else main.digest
-    if identity is None:
-        return make()
-    key = _digest([_own_files(), name, identity])
+    cache, key, main = entry
     if (found := cache.get(key)) is not None:
         return json.loads(found)
     made = make()
     if main is None or main.is_unchanged():
         cache.put(key, json.dumps(made).encode())
     return made
+
+
+def _locate_json(source: Any, name: str) -> tuple[DiskCache, str, _Main | None] | None:
+    """The cache, the key of what is stored so, and the file; None where the cache is off, and for
+    models that it does not take."""
+    from ..runtime.jit.disk_cache import default_cache
+
+    cache = None if os.environ.get("IRC_MODEL_CACHE") == "0" else default_cache()
+    found = None if cache is None else _identify(source, cache, cache.limit // GRAPH_SHARE)
+    if cache is None or found is None:
+        return None
+    return cache, _digest([_own_files(), name, found[0]]), found[1]
+
+
+def _identify(source: Any, cache: DiskCache, limit: int) -> tuple[list[Any], _Main | None] | None:
+    """What identifies the content of a file or bytes, and the file; None for other sources and
+    those of more than `limit` bytes."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        good = len(source) <= limit
+        return ([hashlib.sha256(source).hexdigest(), ""], None) if good else None
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = os.path.abspath(cast("str | os.PathLike[str]", source))
+    state = _state_of(path)
+    main = None if state is None or state[1] > limit else _Main.of(path, state, cache)
+    if main is None:
+        return None
+    # The weights of an .xml are another file: equal texts may have other weights.
+    is_text = main.path.lower().endswith(".xml")
+    return [main.digest, main.path if is_text else ""], main
 
 
 def _digest(parts: Sequence[Any]) -> str:

@@ -7,12 +7,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ...api import CompiledModel, Model, compile_model, read_model
-from ...api.model_cache import remember_json
+from ...api.model_cache import recall_json, remember_json
 from ...ir.dtype import DType
 from ...ir.errors import (
     Error,
@@ -44,22 +44,26 @@ from .settings import CPU, RunOptions, SessionOptions, check_providers
 from .types import ModelMetadata, NodeArg, describe_input, describe_model, describe_output
 from .values import OrtValue
 
+# What the cache calls the text of a warning that a model gives each time.
+_CONTRADICTION: Final = "declared shapes"
+
 
 def _despite_declared(load: Callable[..., Any], source: Any, **options: Any) -> Any:
     """Load a model. Shapes that it declares against inference give a warning, as in onnxruntime;
     other element types are an error there, too."""
-    try:
-        return load(source, **options)
-    except ShapeError as error:
-        element = {str(type_).partition("[")[0] for type_ in (error.got, error.expected)}
-        if not error.fix or "declared_shapes" not in error.fix or len(element) > 1:
-            raise
-        warnings.warn(
-            f"irc: {error.where}: declared {error.got}, inferred {error.expected}, which is used",
-            UserWarning,
-            stacklevel=caller_level(),
-        )
-        return load(source, declared_shapes="ignore", **options)
+    known = recall_json(source, _CONTRADICTION)
+    if known is None:
+        try:
+            return load(source, **options)
+        except ShapeError as error:
+            element = {str(type_).partition("[")[0] for type_ in (error.got, error.expected)}
+            if not error.fix or "declared_shapes" not in error.fix or len(element) > 1:
+                raise
+            text = f"declared {error.got}, inferred {error.expected}, which is used"
+            text = f"irc: {error.where}: {text}"
+            known = remember_json(source, _CONTRADICTION, lambda: text)
+    warnings.warn(str(known), UserWarning, stacklevel=caller_level())
+    return load(source, declared_shapes="ignore", **options)
 
 
 class InferenceSession(NamesNearest):

@@ -344,8 +344,9 @@ def test_the_graph_of_a_found_model_needs_its_file_unchanged(lookups: Lookups, p
 def test_sessions_of_compat_read_no_file_again(
     lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(3):
-        first = compat.InferenceSession(str(path))
+    first = compat.InferenceSession(str(path))
+    for _ in range(2):
+        compat.InferenceSession(str(path))
     assert lookups.found[-1] is True
     monkeypatch.setattr(
         "irc_compiler.compiler.frontends.onnx.files.model_file.load_model",
@@ -356,3 +357,32 @@ def test_sessions_of_compat_read_no_file_again(
     assert [i.shape for i in session.get_inputs()] == [i.shape for i in first.get_inputs()]
     assert session.get_modelmeta().custom_metadata_map == {"labels": "a,b"}
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ np.full((4, 4), 2.0))
+
+
+def test_a_contradiction_of_declared_shapes_is_remembered(
+    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = onnx.load(path)
+    wrong = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 9])
+    model.graph.output[0].CopyFrom(wrong)
+    onnx.save(model, path)
+    texts: list[str] = []
+    for _ in range(3):
+        with pytest.warns(UserWarning, match="declared") as found:
+            compat.InferenceSession(str(path))
+        texts += [str(w.message) for w in found]
+    monkeypatch.setattr(
+        "irc_compiler.compiler.frontends.onnx.files.model_file.load_model",
+        lambda source: pytest.fail("the file is read"),
+    )
+    with pytest.warns(UserWarning, match="declared") as again:
+        session = compat.InferenceSession(str(path))
+    assert {str(w.message) for w in again} == set(texts)
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ np.full((4, 4), 2.0))
+
+
+def test_a_folder_is_no_graph(lookups: Lookups, path: Path, tmp_path: Path) -> None:
+    assert path.parent == tmp_path
+    with pytest.raises(ModelFormatError):
+        irc.compile_model(tmp_path)
+    assert lookups.found == []
