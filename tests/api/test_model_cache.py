@@ -19,6 +19,7 @@ from irc_compiler.api.model_cache import ModelEntry
 from irc_compiler.compat import onnxruntime as compat
 from irc_compiler.ir.errors import MemoryLimitError, ModelFormatError
 from onnx import TensorProto, helper, numpy_helper
+from support.fixtures import ModelLookups
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -39,38 +40,12 @@ def write(path: Path, weight: float = 2.0, *, width: int = 4, rows: int | str = 
     return path
 
 
-class Lookups:
-    """Which lookups of entries found one, in order."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.found: list[bool] = []
-        find = ModelEntry.find
-
-        def count(entry: ModelEntry, config: Any) -> Any:
-            stored = find(entry, config)
-            self.found.append(stored is not None)
-            return stored
-
-        monkeypatch.setattr(ModelEntry, "find", count)
-
-
-@pytest.fixture(name="lookups")
-def _lookups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lookups:
-    """An empty cache that takes models, of files that were just written as well."""
-    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("IRC_MODEL_CACHE", "1")
-    monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 0)
-    # An operation that another test registered keeps models out of the cache.
-    monkeypatch.setattr(model_cache, "has_extensions", lambda: False)
-    return Lookups(monkeypatch)
-
-
 @pytest.fixture(name="path")
 def _path(tmp_path: Path) -> Path:
     return write(tmp_path / "m.onnx")
 
 
-def test_the_third_compile_finds_what_the_second_stored(lookups: Lookups, path: Path) -> None:
+def test_the_third_compile_finds_what_the_second_stored(lookups: ModelLookups, path: Path) -> None:
     nets = [irc.compile_model(path, num_threads=1) for _ in range(4)]
     # The first one or two compile machine code (a kernel may be in this process already).
     assert lookups.found[-2:] == [True, True]
@@ -87,8 +62,15 @@ def test_the_third_compile_finds_what_the_second_stored(lookups: Lookups, path: 
     assert last.model.name == first.model.name
 
 
+def _check_is_compiled(lookups: ModelLookups, path: Path, weight: float) -> None:
+    """The model of a file is not found, and has this weight."""
+    net = irc.compile_model(path, num_threads=1)
+    assert lookups.found[-1] is False
+    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), weight))
+
+
 def test_a_found_model_is_exported_and_pickled(
-    lookups: Lookups, path: Path, tmp_path: Path
+    lookups: ModelLookups, path: Path, tmp_path: Path
 ) -> None:
     found = _compile_until_found(lookups, path)
     found.export(tmp_path / "m.irc")
@@ -97,7 +79,7 @@ def test_a_found_model_is_exported_and_pickled(
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(found))(X)["y"], want)
 
 
-def _compile_until_found(lookups: Lookups, source: Any, **options: Any) -> irc.CompiledModel:
+def _compile_until_found(lookups: ModelLookups, source: Any, **options: Any) -> irc.CompiledModel:
     for _ in range(3):
         net = irc.compile_model(source, num_threads=1, **options)
         if lookups.found[-1:] == [True]:
@@ -127,16 +109,14 @@ def test_a_process_that_finds_its_model_imports_no_compiler(path: Path, tmp_path
     assert texts[2][1] == "[]"
 
 
-def test_a_changed_file_is_compiled_again(lookups: Lookups, path: Path) -> None:
+def test_a_changed_file_is_compiled_again(lookups: ModelLookups, path: Path) -> None:
     _compile_until_found(lookups, path)
     write(path, 3.0)
-    net = irc.compile_model(path, num_threads=1)
-    assert lookups.found[-1] is False
-    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+    _check_is_compiled(lookups, path, 3.0)
 
 
 def test_a_replaced_file_of_equal_size_and_time_is_compiled_again(
-    lookups: Lookups, path: Path, tmp_path: Path
+    lookups: ModelLookups, path: Path, tmp_path: Path
 ) -> None:
     _compile_until_found(lookups, path)
     before = path.stat()
@@ -144,14 +124,12 @@ def test_a_replaced_file_of_equal_size_and_time_is_compiled_again(
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     os.replace(other, path)
     assert path.stat().st_size == before.st_size
-    net = irc.compile_model(path, num_threads=1)
-    assert lookups.found[-1] is False
-    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+    _check_is_compiled(lookups, path, 3.0)
 
 
 @pytest.mark.parametrize("changed", ["m.xml", "m.bin"])
 def test_both_files_of_an_ir_are_watched(
-    lookups: Lookups, path: Path, tmp_path: Path, changed: str
+    lookups: ModelLookups, path: Path, tmp_path: Path, changed: str
 ) -> None:
     irc.save_model(path, tmp_path / "m.xml")
     _compile_until_found(lookups, tmp_path / "m.xml")
@@ -168,7 +146,7 @@ def test_both_files_of_an_ir_are_watched(
 
 
 def test_equal_texts_with_other_weights_have_entries_of_their_own(
-    lookups: Lookups, path: Path, tmp_path: Path
+    lookups: ModelLookups, path: Path, tmp_path: Path
 ) -> None:
     for name, weight in (("a", 2.0), ("b", 3.0)):
         (tmp_path / name).mkdir()
@@ -182,7 +160,7 @@ def test_equal_texts_with_other_weights_have_entries_of_their_own(
     np.testing.assert_array_equal(net(X)[0], X @ np.full((4, 4), 2.0))
 
 
-def test_external_data_is_watched(lookups: Lookups, path: Path, tmp_path: Path) -> None:
+def test_external_data_is_watched(lookups: ModelLookups, path: Path, tmp_path: Path) -> None:
     def save(weight: float) -> None:
         model = onnx.load(write(path, weight))
         onnx.save(
@@ -201,7 +179,7 @@ def test_external_data_is_watched(lookups: Lookups, path: Path, tmp_path: Path) 
     np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 7.0))
 
 
-def test_options_have_entries_of_their_own(lookups: Lookups, path: Path) -> None:
+def test_options_have_entries_of_their_own(lookups: ModelLookups, path: Path) -> None:
     _compile_until_found(lookups, path)
     for options in (
         {"precision": "bf16"},
@@ -217,14 +195,16 @@ def test_options_have_entries_of_their_own(lookups: Lookups, path: Path) -> None
         assert found.inputs == net.inputs
 
 
-def test_threads_and_performance_share_an_entry(lookups: Lookups, path: Path) -> None:
+def test_threads_and_performance_share_an_entry(lookups: ModelLookups, path: Path) -> None:
     _compile_until_found(lookups, path)
     with irc.compile_model(path, num_threads=2, performance="throughput") as net:
         assert lookups.found[-1] is True
         np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 2.0))
 
 
-def test_bytes_are_found_by_what_they_are(lookups: Lookups, path: Path, tmp_path: Path) -> None:
+def test_bytes_are_found_by_what_they_are(
+    lookups: ModelLookups, path: Path, tmp_path: Path
+) -> None:
     data = path.read_bytes()
     found = _compile_until_found(lookups, data)
     np.testing.assert_array_equal(found(X)["y"], X @ np.full((4, 4), 2.0))
@@ -241,7 +221,7 @@ def test_bytes_are_found_by_what_they_are(lookups: Lookups, path: Path, tmp_path
     ids=["empty", "short", "overwritten"],
 )
 def test_a_spoiled_entry_is_removed_and_the_model_compiled(
-    lookups: Lookups, path: Path, tmp_path: Path, spoil: Callable[[bytes], bytes]
+    lookups: ModelLookups, path: Path, tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     _compile_until_found(lookups, path)
     (stored,) = (tmp_path / "cache").glob("*.irc")
@@ -252,20 +232,18 @@ def test_a_spoiled_entry_is_removed_and_the_model_compiled(
 
 
 def test_a_file_that_was_just_written_is_known_by_its_content(
-    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+    lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its times need not change when it is written again."""
     monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 1 << 62)
     monkeypatch.setattr(model_cache, "_state_of", lambda path: (1, 100, 0, 0))
     _compile_until_found(lookups, path)
     write(path, 3.0)
-    net = irc.compile_model(path, num_threads=1)
-    assert lookups.found[-1] is False
-    np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+    _check_is_compiled(lookups, path, 3.0)
 
 
 def test_a_copy_of_a_file_is_found_and_its_graph_read(
-    lookups: Lookups, path: Path, tmp_path: Path
+    lookups: ModelLookups, path: Path, tmp_path: Path
 ) -> None:
     _compile_until_found(lookups, path)
     copy = tmp_path / "elsewhere.onnx"
@@ -277,7 +255,7 @@ def test_a_copy_of_a_file_is_found_and_its_graph_read(
 
 
 def test_a_model_whose_file_is_written_meanwhile_is_not_stored(
-    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+    lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ModelEntry.store
 
@@ -293,7 +271,7 @@ def test_a_model_whose_file_is_written_meanwhile_is_not_stored(
 
 
 def test_a_model_takes_an_eighth_of_the_cache_at_most(
-    lookups: Lookups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lookups: ModelLookups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IRC_CACHE_BYTES", str(1 << 20))
     path = write(tmp_path / "large.onnx", width=9000)
@@ -307,7 +285,7 @@ def test_a_model_takes_an_eighth_of_the_cache_at_most(
     [("IRC_MODEL_CACHE", "0"), ("IRC_CACHE_DIR", "off"), ("IRC_VERIFY", "1")],
 )
 def test_variables_leave_models_out(
-    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+    lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     _compile_until_found(lookups, path)
     del lookups.found[:]
@@ -316,7 +294,7 @@ def test_variables_leave_models_out(
     assert lookups.found == []
 
 
-def test_a_limit_of_memory_is_checked_by_a_compile(lookups: Lookups, path: Path) -> None:
+def test_a_limit_of_memory_is_checked_by_a_compile(lookups: ModelLookups, path: Path) -> None:
     _compile_until_found(lookups, path)
     del lookups.found[:]
     with pytest.raises(MemoryLimitError):
@@ -325,7 +303,7 @@ def test_a_limit_of_memory_is_checked_by_a_compile(lookups: Lookups, path: Path)
 
 
 def test_operations_of_users_leave_models_out(
-    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+    lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_cache, "has_extensions", lambda: True)
     for _ in range(3):
@@ -333,7 +311,9 @@ def test_operations_of_users_leave_models_out(
     assert lookups.found == []
 
 
-def test_the_graph_of_a_found_model_needs_its_file_unchanged(lookups: Lookups, path: Path) -> None:
+def test_the_graph_of_a_found_model_needs_its_file_unchanged(
+    lookups: ModelLookups, path: Path
+) -> None:
     net = _compile_until_found(lookups, path)
     write(path, 3.0)
     np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 2.0))
@@ -342,7 +322,7 @@ def test_the_graph_of_a_found_model_needs_its_file_unchanged(lookups: Lookups, p
 
 
 def test_sessions_of_compat_read_no_file_again(
-    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+    lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = compat.InferenceSession(str(path))
     for _ in range(2):
@@ -360,7 +340,7 @@ def test_sessions_of_compat_read_no_file_again(
 
 
 def test_a_contradiction_of_declared_shapes_is_remembered(
-    lookups: Lookups, path: Path, monkeypatch: pytest.MonkeyPatch
+    lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = onnx.load(path)
     wrong = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 9])
@@ -381,7 +361,7 @@ def test_a_contradiction_of_declared_shapes_is_remembered(
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ np.full((4, 4), 2.0))
 
 
-def test_a_folder_is_no_graph(lookups: Lookups, path: Path, tmp_path: Path) -> None:
+def test_a_folder_is_no_graph(lookups: ModelLookups, path: Path, tmp_path: Path) -> None:
     assert path.parent == tmp_path
     with pytest.raises(ModelFormatError):
         irc.compile_model(tmp_path)

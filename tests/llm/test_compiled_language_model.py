@@ -12,11 +12,10 @@ import pytest
 
 pytest.importorskip("tokenizers", reason="not run: needs tokenizers")
 
-from irc_compiler.api import model_cache
-from irc_compiler.api.model_cache import ModelEntry
 from irc_compiler.ir.errors import ArtifactError, Error, ModelFormatError, UsageError
 from irc_compiler.llm.compiled_language_model import ATTACHMENT
 from irc_compiler.llm.llm import LLM
+from support.fixtures import ModelLookups
 from support.models.tiny_language_models import write_folder
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -149,32 +148,12 @@ def test_an_attachment_that_is_no_json_is_refused(
         LLM(tmp_path / "m.irc")
 
 
-@pytest.fixture(name="lookups")
-def _lookups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
-    """An empty cache that takes models of files that were just written, and which lookups found
-    one."""
-    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("IRC_MODEL_CACHE", "1")
-    monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 0)
-    monkeypatch.setattr(model_cache, "has_extensions", lambda: False)
-    found: list[bool] = []
-    find = ModelEntry.find
-
-    def count(entry: ModelEntry, config: Any) -> Any:
-        stored = find(entry, config)
-        found.append(stored is not None)
-        return stored
-
-    monkeypatch.setattr(ModelEntry, "find", count)
-    return found
-
-
 def test_a_folder_that_was_compiled_before_is_found(
-    lookups: list[bool], folder: Path, tmp_path: Path
+    lookups: ModelLookups, folder: Path, tmp_path: Path
 ) -> None:
     llms = [LLM(folder, num_threads=1) for _ in range(4)]
-    assert lookups[-1] is True
-    assert lookups[0] is False
+    assert lookups.found[-1] is True
+    assert lookups.found[0] is False
     first, last = llms[0], llms[-1]
     assert last.config == first.config
     assert last.weight_forms == first.weight_forms
@@ -191,14 +170,14 @@ def test_a_folder_that_was_compiled_before_is_found(
 
 
 def test_another_cache_or_another_file_is_compiled(
-    lookups: list[bool], folder: Path, tmp_path: Path
+    lookups: ModelLookups, folder: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(folder, tmp_path / "model"))
     for _ in range(3):
         LLM(model, num_threads=1)
-    assert lookups[-1] is True
+    assert lookups.found[-1] is True
     assert LLM(model, num_threads=1, kv_cache="f16").compiled.kv_cache == "f16"
-    assert lookups[-1] is False
+    assert lookups.found[-1] is False
     (model / "added.txt").write_text("a file more", encoding="utf-8")
     LLM(model, num_threads=1)
-    assert lookups[-1] is False
+    assert lookups.found[-1] is False

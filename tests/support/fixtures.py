@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import irc_compiler as irc
 import pytest
@@ -61,3 +62,31 @@ def compile_graph() -> Callable[..., irc.CompiledModel]:
         return compile_with_options(irc.Model(graph), options, threads)
 
     return compile_
+
+
+class ModelLookups:
+    """Which lookups of compiled models in the cache found one, in order."""
+
+    def __init__(self) -> None:
+        self.found: list[bool] = []
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModelLookups:
+    """Of an empty cache that takes models of files that were just written as well."""
+    from irc_compiler.api import model_cache
+
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("IRC_MODEL_CACHE", "1")
+    monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 0)
+    # An operation that another test registered keeps models out of the cache.
+    monkeypatch.setattr(model_cache, "has_extensions", lambda: False)
+    counted, find = ModelLookups(), model_cache.ModelEntry.find
+
+    def count(entry: model_cache.ModelEntry, config: Any) -> Any:
+        stored = find(entry, config)
+        counted.found.append(stored is not None)
+        return stored
+
+    monkeypatch.setattr(model_cache.ModelEntry, "find", count)
+    return counted
