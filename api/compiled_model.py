@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ..runtime.jit.program import CompiledPlan
     from .call_pool import CallPool
     from .infer_request import InferRequest
-    from .model_cache import ModelEntry
+    from .model_cache import ModelEntry, StoredModel
 
 
 class CompiledModel(HasMetadata):
@@ -403,7 +403,8 @@ def compile_with_options(
     if isinstance(source, Model):
         return _compile(InMemorySource(source, config))
     entry = None if find_entry is None else find_entry(config)
-    if entry is not None and (cached := start_cached(entry, source, config)) is not None:
+    found = None if entry is None else entry.find()
+    if found is not None and (cached := start_found(found, source, config)) is not None:
         return cached
     model = source()
     if model.origin is None:
@@ -418,21 +419,18 @@ def compile_with_options(
 
 
 def _compile(source: ModelSource, entry: ModelEntry | None = None) -> CompiledModel:
-    """Lower the source's graph and make the program. entry: where the plan is stored if LLVM need
-    not compile anything for it."""
+    """Lower the source's graph and make the program. entry: where it is stored."""
     plan, consume = source.lowering[0], source.owns_graph
     weights = source.take_weights()
-
-    def store(compiled: int) -> None:
-        if entry is not None and not compiled:
-            entry.store(source, (plan, weights))
-
     try:
         # An array that has no other owner is dropped when it is packed.
-        return _start(plan, weights, source, consume=consume, before_packing=store)
+        net = _start(plan, weights, source, consume=consume)
     except VerificationError:
         require_possible_sizes(plan)  # lowering takes any size: what no memory holds is refused
         raise
+    if entry is not None:
+        entry.store(source, net.program)
+    return net
 
 
 def _start(
@@ -470,19 +468,19 @@ def _start_stored(
     return net
 
 
-def start_cached(
-    entry: ModelEntry, read: Callable[[], Model], config: CompileConfig
+def start_found(
+    found: StoredModel, read: Callable[[], Model], config: CompileConfig
 ) -> CompiledModel | None:
-    """The model of an entry of the cache, None where there is none that can be used."""
+    """The model of an entry that was found in the cache; None where it cannot be used. read: gives
+    the model it was compiled from."""
     from .model_cache import CachedSource
 
-    found = entry.find(config)
-    if found is None:
-        return None
     try:
-        return _start_stored(found.artifact, found.entry, CachedSource(found, read, config))
+        with found.program as stored:
+            source, constants = CachedSource(found, read, config), stored.read_constants()
+        return _start(stored.plan, {}, source, constants=constants, prepared=stored.prepared)
     except (ArtifactError, MemoryLimitError, OSError):
-        entry.remove()
+        found.entry.remove()
         return None
 
 

@@ -1,11 +1,10 @@
 """Compiled models in the code cache: what a program compiles at each of its starts is found there.
 
-An entry is an artefact without a graph: the plan, the arrays behind its constants, the model's
-rt_info, and the state (inode, size, times) of each other file that it was read from. Its name is a
+An entry is a program (runtime/artifact/program_file.py) with the model's rt_info and the state
+(inode, size, times) of each other file that it was read from. Its name is a
 digest of all that decides a plan: the model's bytes, the options, the Target, and irc's own files.
 The digest of a file is remembered by its state. Language models are named by the states of their
-files alone. The first compile that finds all its machine code in the cache stores the entry: the
-first compile of all takes no longer for it.
+files alone. Each compile stores its model: that takes 1 to 6 % longer.
 
 `IRC_MODEL_CACHE=0` leaves models out of the cache. So do operations of users, an explicit
 `max_memory`, and options and variables that ask for what only a compile shows.
@@ -18,25 +17,26 @@ import hashlib
 import json
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from ..compiler.model import Model, Origin, RtInfo
-from ..ir.errors import Error
+from ..compiler.model import Model, Origin
+from ..ir.errors import ArtifactError
 from ..ir.extensions import has_extensions
 from .model_source import CompileConfig, ModelSource
 
 if TYPE_CHECKING:
     from ..compiler.frontends.xml.source import FileState
     from ..compiler.rewrite.trace import Trace
-    from ..runtime.artifact.reader import Artifact, PlanEntry
+    from ..runtime.artifact.program_file import ProgramFile
     from ..runtime.jit.disk_cache import DiskCache
-    from .model_source import PlanWeights
+    from ..runtime.jit.program import CompiledPlan
 
 # The part of the cache that a model may take, and that a language model may, which takes longer to
 # compile: one by so many.
@@ -48,6 +48,7 @@ _SHOWING_COMPILES: Final = ("IRC_TRACE", "IRC_DUMP_GRAPH", "IRC_DUMP_LLVM")
 # The packages of irc whose text decides what a plan is.
 _PACKAGES: Final = ("api", "compiler", "ir", "llm", "plan", "runtime")
 _FILES: Final = "files"
+_READ: Final = "files read"
 _RT_INFO: Final = "rt_info"
 
 _DIGEST_LETTERS: Final = 64
@@ -95,12 +96,17 @@ class _Main:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """An entry that was found. files: the paths that the model is read from."""
+    """What an entry holds. files: the paths that the model is read from."""
 
-    artifact: Artifact
-    entry: PlanEntry
+    entry: ModelEntry
+    program: ProgramFile
     files: tuple[str, ...]
-    rt_info: RtInfo
+
+    @property
+    def attachments(self) -> dict[str, bytes]:
+        """What was stored with the plan, by name."""
+        found = self.program.attached.items()
+        return {n: a for n, a in found if n not in (_FILES, _RT_INFO)}
 
 
 @dataclass(frozen=True)
@@ -119,57 +125,42 @@ class ModelEntry:
     limit: int
     attached: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
-    def find(self, config: CompileConfig) -> StoredModel | None:
+    def find(self) -> StoredModel | None:
         """What is stored, if it can be used and no file of the model has changed since."""
-        from ..runtime.artifact.reader import Artifact
-        from ..runtime.machine.detect import host_target
+        from ..ir.limits.host_memory import default_max_memory
+        from ..runtime.artifact.program_file import ProgramFile
 
-        path = self.cache.find_file(self.key)
-        if path is None:
+        file = self.cache.open_file(self.key)
+        if file is None:
             return None
         try:
-            artifact = Artifact(path)
-            files = json.loads(artifact.read_attachment(_FILES))
-            rt_info = json.loads(artifact.read_attachment(_RT_INFO))
-        except (Error, KeyError, ValueError):
+            program = ProgramFile(file)
+        except (ArtifactError, OSError):
             self.remove()
             return None
-        entry = artifact.find(config.encode(), host_target())
-        if entry is None or any(_state_of(path) != tuple(state) for path, state in files):
+        files = program.attached[_FILES]
+        changed = any(_state_of(path) != state for path, state in files.items())
+        if changed or program.nbytes > default_max_memory():
+            program.close()
             return None
         mine = () if self.main is None else (self.main.path,)
-        return StoredModel(artifact, entry, (*mine, *(path for path, _ in files)), rt_info)
+        return StoredModel(self, program, (*mine, *files))
 
-    def store(self, source: ModelSource, weights: PlanWeights) -> None:
-        """Store the plan that was made of a model. One that is too large is left out, and one whose
-        files may be written again unseen."""
-        from ..runtime.artifact.writer import StoredPlan, write_artifact
-        from ..runtime.machine.detect import host_target
+    def store(self, source: ModelSource, program: CompiledPlan) -> None:
+        """Store the program that was made of a model. One that is too large is left out, and one
+        whose files may be written again unseen."""
+        from ..runtime.artifact.program_file import write_program
 
-        plan, arrays = weights
-        bits = {c.source: c.source_dtype.bits for c in plan.constants}
         read = [f for f in source.files if self.main is None or str(f.path) != self.main.path]
         files = _stable_files(read, self.files)
         if files is None or (self.main is not None and not self.main.is_unchanged()):
             return
-        if sum(a.size * bits.get(n, 0) // 8 for n, a in arrays.items()) > self.limit:
+        if program.constant_bytes > self.limit:
             return
-        attached = {
-            **self.attached,
-            _FILES: json.dumps(list(files.items())).encode(),
-            _RT_INFO: json.dumps(_to_json(source.rt_info or {})).encode(),
-        }
-        options = source.config.encode()
-        stored = StoredPlan(options, host_target(), plan, arrays)
-
-        def write(stream: BinaryIO) -> None:
-            refused = write_artifact(
-                stream, lambda to: ("", lambda array, dtype: None), options, [stored], (), attached
-            )
-            if refused:
-                raise OSError("; ".join(refused))
-
-        self.cache.put_file(self.key, write, self.limit)
+        attached = {**self.attached, _FILES: files, _RT_INFO: source.rt_info or {}}
+        self.cache.put_file(
+            self.key, lambda stream: write_program(stream, program, attached), self.limit
+        )
 
     def remove(self) -> None:
         """Remove an entry that cannot be used."""
@@ -187,9 +178,7 @@ class CachedSource(ModelSource):
 
         files = tuple(FileState.of(Path(p), os.stat(p)) for p in stored.files)
         super().__init__(Origin(read, files).reload, config)
-        self.rt_info, artifact = stored.rt_info, stored.artifact
-        named = (n for n in artifact.attachments if n not in (_FILES, _RT_INFO))
-        self._attached = {n: artifact.read_attachment(n) for n in named}
+        self.rt_info, self._attached = stored.program.attached[_RT_INFO], stored.attachments
 
     def read_trace(self) -> Trace | None:
         _ = self.graph
@@ -258,6 +247,19 @@ def remember_json(source: Any, name: str, make: Callable[[], Any]) -> Any:
     if main is None or main.is_unchanged():
         cache.put(key, json.dumps(made).encode())
     return made
+
+
+def record_read(source: Any, files: Sequence[FileState]) -> None:
+    """Remember that a model's file can be read, and the files that it was read from."""
+    entry, states = _locate_json(source, _READ), _stable_files(files, ())
+    if entry is not None and states is not None:
+        entry[0].put(entry[1], json.dumps(states).encode())
+
+
+def was_read(source: Any) -> bool:
+    """Whether a model's file was read before, and is the same still, as are its other files."""
+    states = recall_json(source, _READ)
+    return bool(states) and all(_state_of(path) == tuple(s) for path, s in states.items())
 
 
 def _locate_json(source: Any, name: str) -> tuple[DiskCache, str, _Main | None] | None:
@@ -337,19 +339,21 @@ def _is_stable(state: _State) -> bool:
 
 @functools.cache
 def _own_files() -> str:
-    """A digest of the states of irc's files that decide what a plan is."""
+    """A digest of the states of irc's files that decide what a plan is, and of the versions that
+    read what is stored."""
     root = Path(__file__).parents[1]
-    digest = hashlib.sha256(np.__version__.encode())
+    states = [np.__version__, sys.version]
     for package in _PACKAGES:
-        for folder, folders, files in os.walk(root / package):
-            folders.sort()
-            for name in sorted(files):
-                if name.endswith(".py"):
-                    path = os.path.join(folder, name)
-                    found = os.stat(path)
-                    digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+        _list_states(os.path.join(root, package), states)
+    return hashlib.sha256("\n".join(states).encode()).hexdigest()
 
 
-def _to_json(rt_info: RtInfo) -> dict[str, Any]:
-    return {k: _to_json(v) if isinstance(v, Mapping) else v for k, v in rt_info.items()}
+def _list_states(folder: str, states: list[str]) -> None:
+    with os.scandir(folder) as listing:
+        entries = sorted(listing, key=lambda e: e.name)
+    for entry in entries:
+        if entry.name.endswith(".py"):
+            found = entry.stat()
+            states.append(f"{entry.path} {found.st_size} {found.st_mtime_ns}")
+        elif entry.name != "__pycache__" and entry.is_dir():
+            _list_states(entry.path, states)

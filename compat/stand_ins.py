@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import json
 import os
 import re
@@ -20,9 +19,12 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 # Engine -> its stand-in.
 STAND_INS = {
@@ -43,20 +45,7 @@ _installed: dict[str, _Engine] = {}
 _replaced: dict[str, dict[str, Any]] = {}
 
 
-class _Version(importlib.metadata.Distribution):
-    """The metadata of an engine that is not installed: its name and a version."""
-
-    def __init__(self, name: str, version: str) -> None:
-        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-
-    def read_text(self, filename: str) -> str | None:
-        return self._text if filename == "METADATA" else None
-
-    def locate_file(self, path: Any) -> Any:
-        return path
-
-
-class _Engine(importlib.metadata.DistributionFinder):
+class _Engine:
     """A finder of what an engine has besides its stand-in."""
 
     def __init__(self, name: str) -> None:
@@ -75,11 +64,14 @@ class _Engine(importlib.metadata.DistributionFinder):
         folders = [os.path.join(folder, *inner) for folder in self.folders]
         return PathFinder.find_spec(fullname, folders)
 
-    def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
+    def find_distributions(self, context: Any = None) -> Iterator[Distribution]:
+        """The stand-in's version, where the engine is not installed."""
+        from .stand_in_metadata import StandInDistribution
+
         asked = getattr(context, "name", None)
         if not self.folders and asked in (self.name, None):
             stand_in = importlib.import_module(STAND_INS[self.name])
-            yield _Version(self.name, stand_in.__version__)
+            yield StandInDistribution(self.name, stand_in.__version__)
 
     def load(self) -> ModuleType | None:
         """The engine itself, next to its stand-in, or None."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -137,7 +138,7 @@ def compile_or_find(
 ) -> CompiledLanguageModel:
     """Compile the model of a file or a folder, or take it from the cache, if it was compiled so
     before (api/model_cache.py). read: gives the model. weights: the form in which it does."""
-    from ..api.compiled_model import start_cached
+    from ..api.compiled_model import start_found
     from ..api.model_cache import LANGUAGE_MODEL_SHARE, find_entry
     from ..api.model_source import CompileConfig
 
@@ -147,10 +148,15 @@ def compile_or_find(
     )
     config = CompileConfig(how, {}, options["num_threads"], options["max_memory"])
     entry = find_entry(path, config, "language model", weights, form, share=LANGUAGE_MODEL_SHARE)
-    if entry is not None:
-        net = start_cached(entry, lambda: prepare_decoder(read().model, form), config)
-        if net is not None:
-            return _attach(net, net.read_attachments()[ATTACHMENT], repr(os.fspath(path)))
+    found = None if entry is None else entry.find()
+    if found is not None:
+        # The library reads a tokenizer without the interpreter's lock.
+        with ThreadPoolExecutor(1, "irc-tokenizer") as pool:
+            content, where = found.attachments[ATTACHMENT], repr(os.fspath(path))
+            attached = pool.submit(_read_attached, content, where)
+            net = start_found(found, lambda: prepare_decoder(read().model, form), config)
+            if net is not None:
+                return _attach(net, *attached.result())
     return compile_language_model(read(), read_again=read, entry=entry, **options)
 
 
@@ -190,7 +196,7 @@ def load_language_model(
             expected="a file that `irc compile` wrote from a .gguf file or a folder",
             fix="compile the language model again",
         )
-    compiled = _attach(net, content, where)
+    compiled = _attach(net, *_read_attached(content, where))
     if kv_cache not in (None, compiled.kv_cache):
         raise UsageError(
             "the artefact was compiled for another kv_cache",
@@ -202,14 +208,18 @@ def load_language_model(
     return compiled
 
 
-def _attach(net: CompiledModel, content: bytes, where: str) -> CompiledLanguageModel:
-    """The language model of a net and what is stored with it."""
+def _read_attached(content: bytes, where: str) -> tuple[_Attached, Tokenizer]:
+    """What is stored with the net of a language model, and its tokenizer."""
     attached = _decode(content, where)
+    return attached, _read_tokenizer(attached, where)
+
+
+def _attach(net: CompiledModel, attached: _Attached, tokenizer: Tokenizer) -> CompiledLanguageModel:
+    """The language model of a net and what is stored with it."""
     tokens = dict(attached.template_tokens)
     template = None
     if attached.template is not None:
         template = ChatTemplate(attached.template, tokens, was_checked=True)
-    tokenizer = _read_tokenizer(attached, where)
     forms, kv_cache = dict(attached.weight_forms), cast(KVCache, attached.kv_cache)
     return CompiledLanguageModel(net, tokenizer, template, attached.config, forms, kv_cache)
 

@@ -37,7 +37,7 @@ from .plan import (
     Terminal,
     Variable,
 )
-from .specs import SPECS
+from .specs import find_specs
 from .specs.base import Spec
 from .target import Target
 
@@ -84,7 +84,7 @@ def vocabulary() -> str:
     """16 hex digits that change with any field of anything a plan consists of: a plan that another
     vocabulary wrote is not read but made again."""
     lines: list[str] = []
-    pending: list[Any] = [Plan, Target, *SPECS]
+    pending: list[Any] = [Plan, Target, *find_specs()]
     # Sizes and types have texts of their own; operations and specs are listed.
     seen: set[Any] = {Expr, TensorType, SequenceType, OptionalType, MapType, Op, Spec}
     while pending:
@@ -192,6 +192,7 @@ def decode_plan(data: Json, array: Arrays = _no_arrays) -> Plan:
     """The plan that encode_plan wrote, `array` giving what `keep` took. VerificationError for
     anything else."""
     fields = _fields(data, {*_PLAN, "regions", "specs", "dims"}, "a plan")
+    find_specs()  # a spec may be of any family
     specs: tuple[Spec, ...] = decode(tuple[Spec, ...], fields["specs"])
     plain = {name: decode(kind, fields[name]) for name, kind in _PLAN.items()}
     compiled_for = plain["target_key"], plain["precision"]

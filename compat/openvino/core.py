@@ -61,6 +61,8 @@ class Core(NamesNearest):
         is_path = isinstance(model, str | os.PathLike)
         if is_path and Path(model).suffix.lower() not in _OWN_SUFFIXES:
             return Model.of(api.read_model(read_with_openvino(model)))
+        if is_path and not weights:
+            return Model.from_file(model)
         return Model.of(api.read_model(model, weights or None))
 
     def compile_model(
@@ -77,7 +79,7 @@ class Core(NamesNearest):
         properties = merge_properties(self._properties, config)
         options = compile_options(properties)
         if isinstance(model, Model):
-            source = model.model
+            source = model.unread_path or model.model
         elif isinstance(model, str | os.PathLike):
             suffix = Path(model).suffix.lower()
             # A path that irc reads itself is given as it is: the weights need not be kept.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from ... import api
+from ...api.model_cache import record_read, was_read
 from ...compiler.shape_analysis.infeasible_branches import specialize_branches
 from ...ir.dims import Dim, plain_symbol
-from ...ir.errors import InputError, UsageError
+from ...ir.errors import InputError, ModelFormatError, UsageError
 from ...ir.graph import Graph, Value
 from ...ir.infer import infer_graph, infer_node
 from ...ir.interpret import interpret
@@ -40,6 +43,8 @@ class Model(HasPorts):
     of opset modules.
     """
 
+    _path: str | None = None
+
     def __init__(self, first: Any, *others: Any, name: str = "", **named: Any) -> None:
         if isinstance(first, Model):
             self.model = api.Model(first.graph.copy())
@@ -63,6 +68,39 @@ class Model(HasPorts):
         made = cls.__new__(cls)
         made.model = model
         return made
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Model:
+        """Of a file. One that was read before is read again when its graph is asked for: what only
+        compiles it finds it in the code cache."""
+        if not was_read(path):
+            model = api.read_model(path)
+            assert model.origin is not None
+            record_read(path, model.origin.files)
+            return cls.of(model)
+        made = cls.__new__(cls)
+        made._path = os.path.abspath(path)
+        return made
+
+    @cached_property
+    def model(self) -> api.Model:
+        """irc's model; that of a file is read at first."""
+        path = self.unread_path
+        assert path is not None
+        self._path = None
+        return api.read_model(path)
+
+    @property
+    def unread_path(self) -> str | None:
+        """The file of a model that was not needed yet. ModelFormatError where it was changed."""
+        if self._path is not None and not was_read(self._path):
+            raise ModelFormatError(
+                "the model's file is needed again, and it is not what it was",
+                where=repr(self._path),
+                expected="the file that read_model was called with",
+                fix="call read_model again",
+            )
+        return self._path
 
     @property
     def graph(self) -> Graph:

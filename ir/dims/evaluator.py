@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import ShapeError
@@ -14,20 +15,25 @@ from .polynomial import Atom, Call, Symbol
 _Poly: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 
 
-def compile_dims(dims: Sequence[Dim]) -> Callable[[Mapping[str, int]], list[int]]:
-    """A function env (symbol name -> size) -> the values of `dims`, in order.
+@dataclass(frozen=True, eq=False)
+class DimsFunction:
+    """A function env (symbol name -> size) -> sizes, in order; it can be pickled.
 
-    The function raises ShapeError as `evaluate` does. Common parts are computed once per call.
+    registers: the constants, zeros for the rest. symbols, steps: what fills the others. outputs:
+    the registers that are the sizes.
     """
-    program = _Program()
-    outputs = [program.register(d) for d in dims]
-    registers, symbols, steps = program.registers, program.symbols, program.steps
 
-    def evaluate(env: Mapping[str, int]) -> list[int]:
-        values = registers.copy()
-        for slot, sym in symbols:
+    registers: list[int]
+    symbols: list[tuple[int, Symbol]]
+    steps: list[tuple[int, Call | None, tuple[int, ...], _Poly]]
+    outputs: list[int]
+
+    def __call__(self, env: Mapping[str, int]) -> list[int]:
+        """The sizes. ShapeError as `evaluate` raises it."""
+        values = self.registers.copy()
+        for slot, sym in self.symbols:
             values[slot] = _lookup(sym, env)
-        for slot, call, operands, poly in steps:
+        for slot, call, operands, poly in self.steps:
             if call is not None:
                 values[slot] = _CALLS[call.kind](call, [values[i] for i in operands])
                 continue
@@ -37,9 +43,14 @@ def compile_dims(dims: Sequence[Dim]) -> Callable[[Mapping[str, int]], list[int]
                     coefficient *= values[i]
                 total += coefficient
             values[slot] = total
-        return [values[i] for i in outputs]
+        return [values[i] for i in self.outputs]
 
-    return evaluate
+
+def compile_dims(dims: Sequence[Dim]) -> DimsFunction:
+    """The function that computes `dims`, in order; common parts are computed once per call."""
+    program = _Program()
+    outputs = [program.register(d) for d in dims]
+    return DimsFunction(program.registers, program.symbols, program.steps, outputs)
 
 
 def _lookup(sym: Symbol, env: Mapping[str, int]) -> int:

@@ -200,7 +200,8 @@ class Spec:
 
     @staticmethod
     def find_subclass(name: str) -> type[Spec] | None:
-        """The family whose class has this name: what a stored plan may hold for a Spec."""
+        """The family whose class has this name, once its file is loaded (find_specs loads all): what
+        a stored plan may hold for a Spec."""
         return next((c for c in Spec.__subclasses__() if c.__name__ == name), None)
 
     @functools.cached_property

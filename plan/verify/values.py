@@ -12,12 +12,24 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..plan import ARENA, LOOP, ControlStep, HostStep, KernelStep, NativeStep, PlanConstant, Region
+from ..plan import (
+    ARENA,
+    LOOP,
+    ControlStep,
+    HostStep,
+    KernelStep,
+    NativeStep,
+    Plan,
+    PlanConstant,
+    Region,
+)
 from .aliasing import AliasChecks
+from .appended_outputs import AppendedOutput, find_appended_outputs
 from .bounds import MAX_BYTES, BufferBounds, OperandBounds
 from .buffers import buffer_roots
 from .runtime_checks import FailingAsserts, SizeChecks
@@ -82,6 +94,11 @@ class RegionLayoutTables:
         self._steps = StepBounds(steps, self.operand_start, dims, table.size)
         self._names = RegionNames(region, self.kernels, self.operand_start)
         self._evaluate = table.compile()
+
+    @cached_property
+    def appended_outputs(self) -> list[AppendedOutput]:
+        """Outputs that begin with a copy of an input."""
+        return find_appended_outputs(self.region, self.root.tolist())
 
     def _find_moves(self, region: Region) -> list[tuple[int, int, list[int]]]:
         """(buffer, its loop's step, operands that move with it) per buffer that moves."""
@@ -198,3 +215,21 @@ class RegionLayoutTables:
         """The ARENA buffers that alias no other: what memory is placed for."""
         buffers = self.region.buffers
         return [i for i, b in enumerate(buffers) if b.kind == ARENA and b.alias_of is None]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanLayoutTables:
+    """Tables of the regions of a plan that passed verify_plan. bodies: per region, those of the
+    plans inside its terminal."""
+
+    regions: Sequence[RegionLayoutTables]
+    bodies: Sequence[Sequence[PlanLayoutTables]]
+
+    @staticmethod
+    def of(plan: Plan, constants: Sequence[PlanConstant]) -> PlanLayoutTables:
+        """constants: of the outermost plan."""
+        inside = [() if r.terminal is None else r.terminal.bodies for r in plan.regions]
+        return PlanLayoutTables(
+            [RegionLayoutTables(r, constants) for r in plan.regions],
+            [[PlanLayoutTables.of(body, constants) for body in bodies] for bodies in inside],
+        )

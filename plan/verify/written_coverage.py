@@ -25,7 +25,6 @@ from ..plan import (
     Region,
 )
 from ..specs.base import resolver
-from .appended_outputs import find_appended_outputs
 from .values import RegionLayoutTables, RegionSizes
 from .written_bytes import WrittenBytes, fill_shape
 
@@ -64,7 +63,7 @@ class Coverage:
         # Outputs whose beginning is a copy of an input: root, input, operand that writes the rest.
         self._appended = [
             (a.output, a.input, int(tables.operand_start[rows[a.rest]]) + a.operand)
-            for a in find_appended_outputs(self.region, self.root)
+            for a in tables.appended_outputs
             if a.is_read_later
         ]
         self._choosing = [

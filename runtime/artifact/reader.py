@@ -36,10 +36,11 @@ from ...plan.target import Target
 from ...plan.verify.plan import verify_plan
 from ...plan.verify.specs import verify_specs
 from ..jit.program import CompiledPlan
+from ..machine.memory_planner import page_memory
 from .code import CODE, Images, unpack_images
 from .container_format import Bytes
 from .container_reader import Container, ReadRequest
-from .weights import Array, PlanReader, SectionSlice, page_memory
+from .weights import Array, PlanReader, SectionSlice
 
 Options = Mapping[str, Any]
 

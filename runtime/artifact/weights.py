@@ -8,28 +8,24 @@ memory of their own in one pass.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import mmap
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...ir.dtype import DType
-from ...ir.errors import MemoryLimitError
 from ...ir.int4 import Int4Bytes, is_four_bit
-from ...ir.limits.format_bytes import format_size
 from ...ir.serialization.dataclass_json import invalid_data_error
 from ...plan.plan import Plan, PlanConstant
 from ..machine.cpus import usable_cores
-from ..machine.memory_planner import aligned_bytes
+from ..machine.memory_planner import page_memory
 from .container_format import MIN_OWN_CHUNK_BYTES
 from .container_reader import Container, ReadRequest
 
@@ -37,12 +33,6 @@ Array = npt.NDArray[Any]
 Source = Array | Int4Bytes
 MakeConstant = Callable[[PlanConstant, Source], Array]
 
-# From this size on an array has pages of its own, which go back to the system with it.
-_OWN_PAGES: Final = 1 << 20
-# Memory that no other process shares: only such memory gets large pages. (Windows has no flags.)
-_PRIVATE: Final[dict[str, int]] = (
-    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
-)
 # Constants of artefacts in this process: nets that load the same file share them.
 _shared: weakref.WeakValueDictionary[tuple[bytes, SectionSlice, PlanConstant], Array]
 _shared = weakref.WeakValueDictionary()
@@ -194,20 +184,3 @@ def _unpack(source: Source) -> Array:
     array = source.unpack(page_memory(math.prod(source.shape)))
     array.flags.writeable = False
     return array
-
-
-def page_memory(size: int) -> Array:
-    """Bytes of our own, aligned. Large ones are pages that go back when they are dropped (the C
-    library would keep them for later)."""
-    if size < _OWN_PAGES:
-        return aligned_bytes(size)
-    try:
-        pages = mmap.mmap(-1, size, **_PRIVATE)
-    except (OSError, MemoryError) as error:
-        raise MemoryLimitError(
-            "no memory for the artefact's weights", got=format_size(size)
-        ) from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):
-            pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, np.uint8)

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ...plan.plan import INPUT, OUTPUT, Region
-from ...plan.verify.appended_outputs import find_appended_outputs
+from ...plan.plan import INPUT, OUTPUT
 from ...plan.verify.values import RegionLayoutTables
 from ..machine.memory_planner import address_of
 
@@ -35,7 +34,7 @@ class PrefixCopy:
 
 
 def find_prefix_copies(
-    region: Region, tables: RegionLayoutTables, port_buffers: Mapping[str, Sequence[int]]
+    tables: RegionLayoutTables, port_buffers: Mapping[str, Sequence[int]]
 ) -> list[PrefixCopy]:
     """The copies of inputs to the begin of outputs that no other step writes to. port_buffers: the
     buffers of the region's inputs and outputs."""
@@ -46,5 +45,5 @@ def find_prefix_copies(
             list(port_buffers[OUTPUT]).index(found.output),
             int(tables.step_dims_start[rows[found.copy]]) + found.size.index,
         )
-        for found in find_appended_outputs(region, tables.root.tolist())
+        for found in tables.appended_outputs
     ]

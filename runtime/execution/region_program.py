@@ -130,7 +130,7 @@ class CompiledRegion:
         self._first = np.array([buffers[i].first for i in arena], np.int64)
         self._last = np.array([buffers[i].last for i in arena], np.int64)
         self._placement: Placement | None = None
-        self.prefix_copies = find_prefix_copies(self.region, tables, self.port_buffers)
+        self.prefix_copies = find_prefix_copies(tables, self.port_buffers)
         self.appended = {copy.output: copy.input for copy in self.prefix_copies}
         self.segments = _segments(self.region.steps)
 

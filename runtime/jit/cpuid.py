@@ -2,15 +2,16 @@
 
 LLVM knows how to read it, but to load LLVM for that costs more than to load a model whose code is
 cached. So LLVM's answer is kept in the code cache, under a digest of everything that it is made
-of: the words of `cpuid`, the state that the operating system saves, and LLVM's version.
+of: the words of `cpuid`, the state that the operating system saves, and the LLVM that is installed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib.metadata
+import importlib.util
 import json
+import os
 import re
 import struct
 import sys
@@ -64,7 +65,13 @@ def known_features(detect: Callable[[], frozenset[str]]) -> frozenset[str]:
 
 
 def _version() -> bytes:
-    return importlib.metadata.version("llvmlite").encode()
+    """What differs for another LLVM: its package's file. (To load importlib.metadata takes as long
+    as to read a cached model.)"""
+    found = importlib.util.find_spec("llvmlite")
+    if found is None or found.origin is None:
+        return b""
+    state = os.stat(found.origin)
+    return f"{found.origin} {state.st_size} {state.st_mtime_ns}".encode()
 
 
 def _decode_features(data: bytes) -> frozenset[str] | None:

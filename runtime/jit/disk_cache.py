@@ -1,7 +1,7 @@
 """The code cache on disk: machine code by content key, private to the user, bounded.
 
 An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload. So
-are artefacts of models (`find_file`), which have digests of their own.
+are programs of models (`open_file`), which have digests of their own.
 No process reads an entry whose digest does not match, or one that another user could have put
 there (private_folder.py). Writers write a temporary file and rename it, so readers see whole
 entries only; when the folder grows past its bound, the entries used longest ago go. Every failure
@@ -32,8 +32,8 @@ _DIGEST_BYTES = 32
 _KEY_LENGTH = 64
 # Files that are being written, and after how many seconds one of them counts as abandoned.
 _NEW = ".new-"
-# What ends the name of an artefact, which has digests of its own.
-_ARTIFACT: Final = ".irc"
+# What ends the name of a program, which has digests of its own.
+_PROGRAM: Final = ".program"
 _STALE_SECONDS = 600.0
 
 
@@ -145,25 +145,29 @@ class DiskCache:
             return
         self._account(size)
 
-    def find_file(self, key: str) -> Path | None:
-        """The artefact stored under a key; what is not this user's alone is removed."""
-        name = f"{key}{_ARTIFACT}"
+    def open_file(self, key: str) -> BinaryIO | None:
+        """The program stored under a key; what is not this user's alone is removed."""
+        name = f"{key}{_PROGRAM}"
         if not _is_key(key) or not self.prepare() or self._opened is None:
             return None
-        if not self._opened.is_own(name):
+        try:
+            file = self._opened.open(name)
+        except OSError:
+            return None
+        except NotPrivateError:
             self.remove(name)
             return None
         with contextlib.suppress(OSError):
             self._opened.touch(name)
-        return self.folder / name
+        return file
 
     def put_file(self, key: str, write: Callable[[BinaryIO], None], limit: int) -> None:
-        """Store the artefact that `write` writes; one of more than `limit` bytes, or that cannot be
+        """Store the program that `write` writes; one of more than `limit` bytes, or that cannot be
         written, is left out silently."""
         if not _is_key(key) or not self.prepare() or self._opened is None:
             return
         try:
-            with self._opened.create(f"{key}{_ARTIFACT}", f"{_NEW}{secrets.token_hex(8)}") as file:
+            with self._opened.create(f"{key}{_PROGRAM}", f"{_NEW}{secrets.token_hex(8)}") as file:
                 write(file)
                 size = file.seek(0, os.SEEK_END)
                 if size > limit:
@@ -173,15 +177,15 @@ class DiskCache:
         self._account(size)
 
     def remove_file(self, key: str) -> None:
-        """Remove an artefact, if it is there."""
-        self.remove(f"{key}{_ARTIFACT}")
+        """Remove a program, if it is there."""
+        self.remove(f"{key}{_PROGRAM}")
 
     def entries(self) -> list[CacheEntry]:
         """All entries, the one used longest ago first."""
         found = [
             CacheEntry(n, s.st_size, s.st_mtime)
             for n, s in self._list_files()
-            if _is_key(n.removesuffix(_ARTIFACT))
+            if _is_key(n.removesuffix(_PROGRAM))
         ]
         return sorted(found, key=lambda e: (e.used, e.key))
 

@@ -66,22 +66,30 @@ class PrivateFolder:
         with contextlib.suppress(OSError):
             self.close()
 
-    def read(self, name: str, limit: int) -> bytes:
-        """The content of a file. OSError where there is none; NotPrivateError where it is a link or
-        not a regular file, is larger, and where another user owns it or can write to it."""
+    def open(self, name: str) -> BinaryIO:
+        """A file, to read. OSError where there is none; NotPrivateError where it is a link or not a
+        regular file, and where another user owns it or can write to it."""
         try:
             fd = os.open(self._path_of(name), os.O_RDONLY | _NO_LINK, dir_fd=self._fd)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link, a socket
                 raise
             raise NotPrivateError("not a regular file", where=name) from error
-        with os.fdopen(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > limit or not _is_own(found):
-                raise NotPrivateError(
-                    "not a regular file of this user alone", where=os.path.join(self.path, name)
-                )
-            return file.read(limit)
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or not _is_own(found):
+            os.close(fd)
+            raise NotPrivateError(
+                "not a regular file of this user alone", where=os.path.join(self.path, name)
+            )
+        return os.fdopen(fd, "rb")
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The content of a file. Errors as of `open`, and NotPrivateError for a larger one."""
+        with self.open(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise NotPrivateError("a larger file than an entry may be", where=name, got=size)
+            return file.read(size)
 
     @contextlib.contextmanager
     def create(self, name: str, new: str) -> Iterator[BinaryIO]:
@@ -100,14 +108,6 @@ class PrivateFolder:
             with contextlib.suppress(OSError):
                 self.remove(new)
             raise
-
-    def is_own(self, name: str) -> bool:
-        """Whether there is a regular file of this name that is this user's alone."""
-        try:
-            found = os.stat(self._path_of(name), dir_fd=self._fd, follow_symlinks=False)
-        except OSError:
-            return False
-        return stat.S_ISREG(found.st_mode) and _is_own(found)
 
     def remove(self, name: str) -> None:
         """Remove a file or a link."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import threading
 import weakref
 from collections import Counter
@@ -29,7 +28,7 @@ from ...plan.plan import Plan, PlanConstant
 from ...plan.specs.base import Spec
 from ...plan.target import Target
 from ...plan.verify.plan import verify_plan
-from ...plan.verify.values import RegionLayoutTables
+from ...plan.verify.values import PlanLayoutTables
 from ..artifact.code import Images
 from ..driver.loader import Driver, load_driver
 from ..kernels.emit.contract import Kernel
@@ -58,6 +57,14 @@ class LoadedKernel:
     library: Any
 
 
+@dataclass(frozen=True, eq=False)
+class PreparedPlan:
+    """What is made of a plan that passed verify_plan. keys: of its kernels in the code cache."""
+
+    keys: Mapping[Spec, str]
+    layout: PlanLayoutTables
+
+
 class CompiledPlan:
     """A plan that can run: see runtime/execution/session.py. Immutable and shared by sessions.
 
@@ -75,6 +82,7 @@ class CompiledPlan:
         constants: Sequence[Array],
         compiled: int,
         driver: Driver,
+        layout: PlanLayoutTables,
         around: Plan | None = None,
     ) -> None:
         self.plan, self.target = plan, target
@@ -82,13 +90,15 @@ class CompiledPlan:
         self.compiled, self.driver = compiled, driver
         outermost = plan if around is None else around
         self.denormals = outermost.denormals
-        self.tables = [RegionLayoutTables(r, outermost.constants) for r in plan.regions]
+        self.layout, self.tables = layout, layout.regions
         self.bodies = [
             [
-                CompiledPlan(body, target, kernels, constants, compiled, driver, outermost)
-                for body in (() if r.terminal is None else r.terminal.bodies)
+                CompiledPlan(body, target, kernels, constants, compiled, driver, tables, outermost)
+                for body, tables in zip(
+                    () if r.terminal is None else r.terminal.bodies, inside, strict=True
+                )
             ]
-            for r in plan.regions
+            for r, inside in zip(plan.regions, layout.bodies, strict=True)
         ]
 
     def copy_constants(self) -> CompiledPlan:
@@ -100,9 +110,8 @@ class CompiledPlan:
                 continue
             copies.append(aligned_empty(array.shape, array.dtype))
             copies[-1][...] = array
-        return CompiledPlan(
-            self.plan, self.target, self.kernels, copies, self.compiled, self.driver
-        )
+        shared = self.compiled, self.driver, self.layout
+        return CompiledPlan(self.plan, self.target, self.kernels, copies, *shared)
 
     @property
     def scratch(self) -> int:
@@ -151,7 +160,7 @@ def build_program(
     constants: Sequence[Array] | None = None,
     trusted: Images | None = None,
     consume: bool = False,
-    before_packing: Callable[[int], None] | None = None,
+    prepared: PreparedPlan | None = None,
 ) -> CompiledPlan:
     """Compile what is not compiled yet, load it, and pack the constants.
 
@@ -160,8 +169,8 @@ def build_program(
     kernels, for tests; its code is not shared. constants: the plan's, as make_constant
     makes them, where the caller has made them. trusted: code of a file that the user trusts; it
     stays with this program. consume: take an array out of `weights` when all is made of it, so
-    that it need not be there twice. before_packing: called with the number of kernels that LLVM
-    compiled, while `weights` has all arrays. VerificationError for a bad plan.
+    that it need not be there twice. prepared: what was made of this plan before, so that it is not
+    verified again. VerificationError for a bad plan.
     """
     if plan.target_key != target.key():
         raise VerificationError(
@@ -170,19 +179,29 @@ def build_program(
             expected=target.key(),
             fix="lower the graph again for this Target",
         )
-    verify_plan(plan)
+    if prepared is None:
+        prepared = _prepare(plan, target)
     driver = load_driver(code_cache)
-    own = trusted or {}
-    kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads, own)
-    if before_packing is not None:
-        before_packing(compiled)
+    kernels, compiled = _load_kernels(
+        prepared.keys, target, code_cache, generate, threads, trusted or {}
+    )
     if constants is None:
         constants = _constants(plan.constants, weights, consume)
-    return CompiledPlan(plan, target, kernels, constants, compiled, driver)
+    return CompiledPlan(plan, target, kernels, constants, compiled, driver, prepared.layout)
+
+
+def _prepare(plan: Plan, target: Target) -> PreparedPlan:
+    verify_plan(plan)
+    return PreparedPlan(kernel_keys(plan, target), PlanLayoutTables.of(plan, plan.constants))
+
+
+def kernel_keys(plan: Plan, target: Target) -> dict[Spec, str]:
+    """The keys of a plan's kernels in the code cache."""
+    return {spec: _kernel_key(spec, target) for spec in plan.specs()}
 
 
 def _load_kernels(
-    specs: Sequence[Spec],
+    keys: Mapping[Spec, str],
     target: Target,
     cache: CodeCache | None,
     generate: Generate | None,
@@ -193,10 +212,9 @@ def _load_kernels(
     from .image_loader import load_objects
     from .shared_functions import shared_functions
 
-    if not specs:
+    if not keys:
         return {}, 0
-    private = generate is not None
-    keys = {spec: _kernel_key(spec, target) for spec in specs}
+    specs, private = list(keys), generate is not None
     # One build at a time: two models with equal layers compile them once.
     with _lock:
         loaded = {} if private else {s: k for s in specs if (k := _loaded.get(keys[s])) is not None}
@@ -247,7 +265,7 @@ def _load_cached(cache: CodeCache, key: str) -> tuple[int, CodeImage] | None:
 def code_of(plan: Plan, target: Target, cache: CodeCache | None) -> dict[str, bytes]:
     """The machine code of a plan's kernels as cache entries by key: this user's own, from the
     cache, or made now."""
-    keys = {spec: _kernel_key(spec, target) for spec in plan.specs()}
+    keys = kernel_keys(plan, target)
     found = {k: data for k in keys.values() if cache and (data := cache.get(k)) is not None}
     missing = [spec for spec, key in keys.items() if key not in found]
     with _lock:
@@ -295,6 +313,8 @@ def _kernel_key(spec: Spec, target: Target) -> str:
 def _generators() -> str:
     """A digest of the kernel generators' own text and of what they import, of LLVM's version and
     of the images' format."""
+    import importlib.metadata
+
     digest = hashlib.sha256(f"{FORMAT} {importlib.metadata.version('llvmlite')}".encode())
     for path in generator_files():
         digest.update(path.read_bytes())

@@ -12,8 +12,10 @@ MAX_GREEDY_BUFFERS are allocated and freed in the order of the steps instead, wi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
+import mmap
 import os
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
@@ -41,6 +43,13 @@ _MAX_TRIED_BUFFERS: Final = 4000
 # More buffers are placed in the order of the steps (docs/dev/tuning/memory-planner.md).
 MAX_GREEDY_BUFFERS: Final = 4096
 
+# From this size on an array has pages of its own, which go back to the system with it.
+_OWN_PAGES: Final = 1 << 20
+# Memory that no other process shares: only such memory gets large pages. (Windows has no flags.)
+_PRIVATE: Final[dict[str, int]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
+
 
 def aligned_bytes(size: int) -> npt.NDArray[np.uint8]:
     """`size` zeros that start on a multiple of ALIGN: what the heap held before reaches no result,
@@ -54,6 +63,21 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array on a multiple of ALIGN: vectors of it never lie across two cache lines."""
     size = math.prod(shape) * dtype.itemsize
     return aligned_bytes(size).view(dtype).reshape(shape)
+
+
+def page_memory(size: int) -> Array:
+    """Bytes of our own, aligned. Large ones are pages that go back when they are dropped (the C
+    library would keep them for later)."""
+    if size < _OWN_PAGES:
+        return aligned_bytes(size)
+    try:
+        pages = mmap.mmap(-1, size, **_PRIVATE)
+    except (OSError, MemoryError) as error:
+        raise MemoryLimitError("no memory for a model's weights", got=format_size(size)) from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
 
 
 def _read_address() -> Callable[[Array], int]:

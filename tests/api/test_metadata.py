@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import irc_compiler as irc
 import onnx
 import openvino as ov
 import pytest
+from google.protobuf.internal import api_implementation
 from irc_compiler.cli.main import main
 from onnx import ModelProto, TensorProto, helper
 
@@ -93,14 +97,38 @@ def test_openvino_and_irc_read_what_the_other_wrote(path: Path, tmp_path: Path) 
         assert read.get_rt_info(["framework", key]).astype(str) == METADATA[key]
 
 
-def test_the_last_of_two_values_counts_and_bytes_become_text() -> None:
+def test_the_last_of_two_values_counts() -> None:
     proto = model({"a": "1"})
     entry = proto.metadata_props.add()
     entry.key, entry.value = "a", "2"
     assert irc.read_model(proto).metadata == {"a": "2"}
-    broken = model({"a": "12"}).SerializeToString().replace(b"\x12\x0212", b"\x12\x02\xff2")
-    assert irc.read_model(broken).metadata == {"a": "\ufffd2"}
     assert irc.read_model(model({})).metadata == {}
+
+
+def _with_bytes() -> bytes:
+    """A model whose metadata are no UTF-8."""
+    return model({"a": "12"}).SerializeToString().replace(b"\x12\x0212", b"\x12\x02\xff2")
+
+
+@pytest.mark.skipif(
+    api_implementation.Type() == "python", reason="not run: protobuf has no extension here"
+)
+def test_bytes_become_text() -> None:
+    assert irc.read_model(_with_bytes()).metadata == {"a": "\ufffd2"}
+
+
+def test_protobuf_in_python_refuses_bytes(tmp_path: Path) -> None:
+    """Where protobuf has no extension, as in free-threaded interpreters."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(_with_bytes())
+    code = (
+        "import irc_compiler as irc\n"
+        f"try: irc.read_model({str(path)!r})\n"
+        "except irc.ModelFormatError as error: print(error)"
+    )
+    env = os.environ | {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert "a text that is not UTF-8" in run.stdout, run.stderr
 
 
 def test_inspect_prints_metadata(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

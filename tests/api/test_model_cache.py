@@ -45,11 +45,9 @@ def _path(tmp_path: Path) -> Path:
     return write(tmp_path / "m.onnx")
 
 
-def test_the_third_compile_finds_what_the_second_stored(lookups: ModelLookups, path: Path) -> None:
-    nets = [irc.compile_model(path, num_threads=1) for _ in range(4)]
-    # The first one or two compile machine code (a kernel may be in this process already).
-    assert lookups.found[-2:] == [True, True]
-    assert not lookups.found[0]
+def test_the_second_compile_finds_what_the_first_stored(lookups: ModelLookups, path: Path) -> None:
+    nets = [irc.compile_model(path, num_threads=1) for _ in range(3)]
+    assert lookups.found == [False, True, True]
     for net in nets:
         np.testing.assert_array_equal(net(X)["y"], np.maximum(X @ np.full((4, 4), 2.0), 0))
     first, last = nets[0], nets[-1]
@@ -80,7 +78,7 @@ def test_a_found_model_is_exported_and_pickled(
 
 
 def _compile_until_found(lookups: ModelLookups, source: Any, **options: Any) -> irc.CompiledModel:
-    for _ in range(3):
+    for _ in range(2):
         net = irc.compile_model(source, num_threads=1, **options)
         if lookups.found[-1:] == [True]:
             return net
@@ -102,11 +100,11 @@ def test_a_process_that_finds_its_model_imports_no_compiler(path: Path, tmp_path
         subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
         ).stdout.split("\n")
-        for _ in range(3)
+        for _ in range(2)
     ]
-    assert [t[0] for t in texts] == ["8.0"] * 3
+    assert [t[0] for t in texts] == ["8.0"] * 2
     assert "irc_compiler.compiler.pipeline" in texts[0][1]
-    assert texts[2][1] == "[]"
+    assert texts[1][1] == "[]"
 
 
 def test_a_changed_file_is_compiled_again(lookups: ModelLookups, path: Path) -> None:
@@ -224,7 +222,7 @@ def test_a_spoiled_entry_is_removed_and_the_model_compiled(
     lookups: ModelLookups, path: Path, tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     _compile_until_found(lookups, path)
-    (stored,) = (tmp_path / "cache").glob("*.irc")
+    (stored,) = (tmp_path / "cache").glob("*.program")
     stored.write_bytes(spoil(stored.read_bytes()))
     net = irc.compile_model(path, num_threads=1)
     np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 2.0))

@@ -13,7 +13,7 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler.compat import install
-from irc_compiler.compat.stand_ins import _Version
+from irc_compiler.compat.stand_in_metadata import StandInDistribution
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,7 +147,7 @@ else:
     raise AssertionError
 """
     run_python(code)
-    assert _Version("onnxruntime", "1.2").version == "1.2"
+    assert StandInDistribution("onnxruntime", "1.2").version == "1.2"
 
 
 @pytest.mark.slow

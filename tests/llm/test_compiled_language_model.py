@@ -151,7 +151,7 @@ def test_an_attachment_that_is_no_json_is_refused(
 def test_a_folder_that_was_compiled_before_is_found(
     lookups: ModelLookups, folder: Path, tmp_path: Path
 ) -> None:
-    llms = [LLM(folder, num_threads=1) for _ in range(4)]
+    llms = [LLM(folder, num_threads=1) for _ in range(3)]
     assert lookups.found[-1] is True
     assert lookups.found[0] is False
     first, last = llms[0], llms[-1]

@@ -83,8 +83,8 @@ def lookups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModelLookups:
     monkeypatch.setattr(model_cache, "has_extensions", lambda: False)
     counted, find = ModelLookups(), model_cache.ModelEntry.find
 
-    def count(entry: model_cache.ModelEntry, config: Any) -> Any:
-        stored = find(entry, config)
+    def count(entry: model_cache.ModelEntry) -> Any:
+        stored = find(entry)
         counted.found.append(stored is not None)
         return stored
 

@@ -12,7 +12,7 @@ import pytest
 from irc_compiler import ops
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops import StridedSlice
-from irc_compiler.plan.specs import SPECS
+from irc_compiler.plan.specs import find_specs
 from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.iota import IotaSpec
 from irc_compiler.plan.verify.spec_ranges import check_ranges, ranges_in
@@ -27,7 +27,7 @@ def parts_of(hint: Any) -> set[Any]:
 
 def reachable() -> dict[type, dict[str, set[Any]]]:
     found: dict[type, dict[str, set[Any]]] = {}
-    waiting: list[type] = list(SPECS)
+    waiting: list[type] = list(find_specs())
     while waiting:
         kind = waiting.pop()
         if kind in found:

@@ -47,19 +47,21 @@ def test_keys_are_names_of_files_only(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*payload*")) and not cache.entries()
 
 
-def test_artefacts_are_files_next_to_entries(tmp_path: Path) -> None:
+def test_programs_are_files_next_to_entries(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "cache")
-    assert cache.find_file(KEY) is None
+    assert cache.open_file(KEY) is None
     cache.put_file(KEY, lambda stream: stream.writelines([b"content"]), 100)
-    path = cache.find_file(KEY)
-    assert path is not None and path.read_bytes() == b"content"
-    assert [(e.key, e.size) for e in cache.entries()] == [(f"{KEY}.irc", 7)]
+    file = cache.open_file(KEY)
+    assert file is not None
+    with file:
+        assert file.read() == b"content"
+    assert [(e.key, e.size) for e in cache.entries()] == [(f"{KEY}.program", 7)]
     assert cache.get(KEY) is None
     cache.remove_file(KEY)
-    assert cache.find_file(KEY) is None and not cache.entries()
+    assert cache.open_file(KEY) is None and not cache.entries()
 
 
-def test_an_artefact_that_is_too_large_or_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_program_that_is_too_large_or_fails_leaves_nothing(tmp_path: Path) -> None:
     def fail(stream: BinaryIO) -> None:
         stream.write(b"some")
         raise OSError("no space")
@@ -69,28 +71,28 @@ def test_an_artefact_that_is_too_large_or_fails_leaves_nothing(tmp_path: Path) -
     cache.put_file(KEY, fail, 100)
     cache.put_file("../" + KEY, lambda stream: stream.writelines([b"content"]), 100)
     assert not cache.entries() and not list((tmp_path / "cache").iterdir())
-    assert cache.find_file("../" + KEY) is None
+    assert cache.open_file("../" + KEY) is None
 
 
-def test_an_artefact_that_others_could_write_is_removed(tmp_path: Path) -> None:
+def test_a_program_that_others_could_write_is_removed(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "cache")
     cache.put_file(KEY, lambda stream: stream.writelines([b"content"]), 100)
-    path = tmp_path / "cache" / f"{KEY}.irc"
+    path = tmp_path / "cache" / f"{KEY}.program"
     path.chmod(0o666)
-    assert cache.find_file(KEY) is None and not path.exists()
+    assert cache.open_file(KEY) is None and not path.exists()
     (tmp_path / "other").write_bytes(b"content")
     path.symlink_to(tmp_path / "other")
-    assert cache.find_file(KEY) is None and not path.is_symlink()
+    assert cache.open_file(KEY) is None and not path.is_symlink()
     assert (tmp_path / "other").exists()
 
 
-def test_artefacts_count_for_the_bound(tmp_path: Path) -> None:
+def test_programs_count_for_the_bound(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, limit=1000)
     keys = [f"{i:064x}" for i in range(4)]
     for i, key in enumerate(keys):
         cache.put_file(key, lambda stream: stream.writelines([bytes(400)]), 500)
-        os.utime(tmp_path / f"{key}.irc", (i, i))
-    assert [e.key for e in cache.entries()] == [f"{key}.irc" for key in keys[2:]]
+        os.utime(tmp_path / f"{key}.program", (i, i))
+    assert [e.key for e in cache.entries()] == [f"{key}.program" for key in keys[2:]]
     assert cache.clear() == 2
 
 

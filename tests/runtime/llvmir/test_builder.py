@@ -458,8 +458,9 @@ def test_masked_load_at_the_end_of_a_page(target):
     call = load(module, "k").function("k", P, P, ctypes.c_int32, ctypes.c_int32, P)
     out = np.full(16, np.nan, np.float32)
     source = base + mmap.PAGESIZE - 12
-    ctypes.memmove(source, np.array([1, 2, 3], np.float32).ctypes.data, 12)
+    three, dims = np.array([1, 2, 3], np.float32), np.array([3])
+    ctypes.memmove(source, three.ctypes.data, 12)
     buffers = (P * 2)(source, out.ctypes.data)
-    call(buffers, np.array([3]).ctypes.data, 0, 1, None)
+    call(buffers, dims.ctypes.data, 0, 1, None)
     assert out.tolist() == [1, 2, 3] + [0] * 13
     libc.mprotect(P(base + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 3)

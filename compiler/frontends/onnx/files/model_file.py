@@ -80,9 +80,11 @@ def _parse(data: OpenFile | HeldBytes, label: str, folder: str | None) -> ModelF
     proto = ModelProto()
     try:
         proto.ParseFromString(text)
-    except DecodeError as error:
+    except (DecodeError, UnicodeDecodeError) as error:  # the latter of protobuf in Python alone
         deep = "MaxDepth" in str(error)
         said = "messages nested beyond protobuf's limit" if deep else str(error)[:80]
+        if isinstance(error, UnicodeDecodeError):
+            said = "a text that is not UTF-8"
         raise ModelFormatError(
             "the file is damaged, cut short, or no ONNX model",
             where=label,
