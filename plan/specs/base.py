@@ -200,8 +200,7 @@ class Spec:
 
     @staticmethod
     def find_subclass(name: str) -> type[Spec] | None:
-        """The family whose class has this name, once its file is loaded (find_specs loads all): what
-        a stored plan may hold for a Spec."""
+        """The loaded family whose class has this name: what a stored plan may hold for a Spec."""
         return next((c for c in Spec.__subclasses__() if c.__name__ == name), None)
 
     @functools.cached_property
