@@ -55,16 +55,7 @@ __version__ = "0.1.0"
 
 
 def _check_interpreter() -> None:
-    """ImportError in a subinterpreter, as NumPy and the thread pool have one state per process, and
-    without the global interpreter lock, where irc has not been tested (IRC_FREE_THREADING=1 tries
-    it)."""
-    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    if not locked and os.environ.get("IRC_FREE_THREADING") != "1":
-        raise ImportError(
-            "irc_compiler does not support a free-threaded interpreter without the global "
-            "interpreter lock: start Python with -X gil=1 (or PYTHON_GIL=1), or set "
-            "IRC_FREE_THREADING=1 to try it"
-        )
+    """ImportError in a subinterpreter: NumPy and the thread pool have one state per process."""
     try:
         import _interpreters as interpreters  # pyright: ignore[reportMissingImports]
     except ImportError:

@@ -50,7 +50,6 @@ KNOBS = (
     Knob("IRC_CACHE_DIR", "in the user's cache folder", "folder of the code cache, or off"),
     Knob("IRC_CACHE_BYTES", format_bytes(DEFAULT_BYTES), "bytes that the code cache may take"),
     Knob("IRC_MODEL_CACHE", "1", "0 keeps compiled models out of the code cache"),
-    Knob("IRC_FREE_THREADING", "0", "1 imports irc without the interpreter's lock (untested)"),
     Knob("IRC_PROGRESS", "1", "0: show no progress of work that takes more than a second"),
     Knob("IRC_TRACEBACK", "0", "1 shows Python's traceback with an error"),
     Knob("NO_COLOR", "unset", "any text leaves colours out"),

@@ -264,13 +264,3 @@ def test_import_in_a_subinterpreter_is_refused_with_the_reason() -> None:
     )
     assert "cannot be imported in a subinterpreter" in done.stdout
     assert "multiprocessing" in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("enabled", "tried"), [(True, False), (False, False), (False, True)])
-def test_import_without_the_interpreter_lock_is_refused(enabled: bool, tried: bool) -> None:
-    code = f"import sys; sys._is_gil_enabled = lambda: {enabled}; import irc_compiler"
-    env = {**os.environ, "IRC_FREE_THREADING": "1" if tried else "0"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    assert (done.returncode == 0) is (enabled or tried)
-    assert ("-X gil=1" in done.stderr) is not (enabled or tried)

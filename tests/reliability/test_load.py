@@ -106,9 +106,7 @@ print(json.dumps({"wrong": wrong, "least": min(done), "failed": failed, "locked"
 def test_eight_threads_compile_load_call_and_close(load: Load, tmp_path: Path) -> None:
     """In a free-threaded interpreter, without its lock."""
     code = COMPILES.replace("SECONDS", str(load.seconds))
-    found = run_script(
-        code, tmp_path, IRC_FREE_THREADING="1", IRC_MODEL_CACHE="1", PYTHON_GIL="0" if FREE else "1"
-    )
+    found = run_script(code, tmp_path, IRC_MODEL_CACHE="1", PYTHON_GIL="0" if FREE else "1")
     print(found)
     assert found["wrong"] == [] and found["failed"] == [] and found["least"] >= 3
     assert found["locked"] is not FREE
