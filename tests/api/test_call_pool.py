@@ -73,13 +73,13 @@ def test_each_group_has_a_call_and_cpus_of_its_own() -> None:
     made, together = list[frozenset[int]](), threading.Barrier(4)
 
     def make_call() -> object:
-        made.append(frozenset(os.sched_getaffinity(0)))
+        own = frozenset(os.sched_getaffinity(0))
+        made.append(own)
 
         def call(x: object) -> tuple[frozenset[int], frozenset[int]]:
             together.wait(30)  # four calls run at the same time
             return own, frozenset(os.sched_getaffinity(0))
 
-        own = made[-1]
         return call
 
     with CallPool(*(CallGroup(2, make_call, c) for c in cpus)) as pool:
