@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -26,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from ..compiler.frontends.openvino_objects import is_openvino_model, serialize_model
 from ..compiler.model import Model, Origin
-from ..ir.errors import ArtifactError
+from ..ir.errors import ArtifactError, ModelFormatError
 from ..ir.extensions import has_extensions
 from .model_source import CompileConfig, ModelSource
 
@@ -52,6 +54,11 @@ _READ: Final = "files read"
 _RT_INFO: Final = "rt_info"
 
 _DIGEST_LETTERS: Final = 64
+# A name that OpenVINO makes of an operation's type and of how many there were in the process,
+# but for those by which values are passed and kept.
+_NUMBERED_NAME: Final = re.compile(
+    rb'name="([A-Za-z]\w*?)_\d+" type="(?!Parameter"|Result"|ReadValue"|Assign")'
+)
 
 # Inode, size, and times of the last write and the last change: what differs once a file was
 # written or replaced.
@@ -75,8 +82,7 @@ class _Main:
         if found is not None and len(found) == _DIGEST_LETTERS:
             return _Main(path, state, found.decode("ascii", "replace"))
         try:
-            with open(path, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = _digest_file(path)
         except OSError:
             return None
         if _is_stable(state) and _state_of(path) == state:
@@ -88,8 +94,7 @@ class _Main:
         if _state_of(self.path) == self.state and _is_stable(self.state):
             return True
         try:
-            with open(self.path, "rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() == self.digest
+            return _digest_file(self.path) == self.digest
         except OSError:
             return False
 
@@ -114,8 +119,8 @@ class ModelEntry:
     """The entry of a model in the cache, which may be there or not.
 
     main: the model's file and the digest of its content, None for bytes. files: other files that
-    are known before it is read. limit: bytes of the entry. attached: what is stored with the plan,
-    by name.
+    are known before it is read. limit: bytes of the entry. is_unchanged: whether the source is what
+    it was, as far as it is in memory. attached: what is stored with the plan, by name.
     """
 
     cache: DiskCache
@@ -123,6 +128,7 @@ class ModelEntry:
     main: _Main | None
     files: tuple[tuple[str, _State], ...]
     limit: int
+    is_unchanged: Callable[[], bool]
     attached: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     def find(self) -> StoredModel | None:
@@ -177,7 +183,18 @@ class CachedSource(ModelSource):
         from ..compiler.frontends.xml.source import FileState
 
         files = tuple(FileState.of(Path(p), os.stat(p)) for p in stored.files)
-        super().__init__(Origin(read, files).reload, config)
+
+        def read_again() -> Model:
+            if not stored.entry.is_unchanged():
+                raise ModelFormatError(
+                    "the compiled model is needed again, and it is not what it was",
+                    got="bytes, or an openvino.Model, that were changed since",
+                    expected="the model that was compiled",
+                    fix="compile it again",
+                )
+            return read()
+
+        super().__init__(Origin(read_again, files).reload, config)
         self.rt_info, self._attached = stored.program.attached[_RT_INFO], stored.attachments
 
     def read_trace(self) -> Trace | None:
@@ -224,7 +241,11 @@ def find_entry(
     from ..runtime.machine.detect import host_target
 
     parts = [_own_files(), host_target().key(), config.encode(), others, identity]
-    return ModelEntry(cache, _digest(parts), main, tuple(files.items()), limit)
+
+    def is_unchanged() -> bool:
+        return bool(files) or main is not None or _identify(source, cache, limit) == found
+
+    return ModelEntry(cache, _digest(parts), main, tuple(files.items()), limit, is_unchanged)
 
 
 def recall_json(source: Any, name: str) -> Any:
@@ -275,8 +296,15 @@ def _locate_json(source: Any, name: str) -> tuple[DiskCache, str, _Main | None] 
 
 
 def _identify(source: Any, cache: DiskCache, limit: int) -> tuple[list[Any], _Main | None] | None:
-    """What identifies the content of a file or bytes, and the file; None for other sources and
-    those of more than `limit` bytes."""
+    """What identifies the content of a file, bytes or an openvino.Model, and the file; None for
+    other sources and those of more than `limit` bytes."""
+    if is_openvino_model(source):
+        with serialize_model(source) as xml:
+            weights = xml.with_suffix(".bin")
+            if xml.stat().st_size + weights.stat().st_size > limit:
+                return None
+            text = _NUMBERED_NAME.sub(rb'name="\1" type="', xml.read_bytes())
+            return [hashlib.sha256(text).hexdigest(), _digest_file(weights)], None
     if isinstance(source, bytes | bytearray | memoryview):
         good = len(source) <= limit
         return ([hashlib.sha256(source).hexdigest(), ""], None) if good else None
@@ -294,6 +322,11 @@ def _identify(source: Any, cache: DiskCache, limit: int) -> tuple[list[Any], _Ma
 
 def _digest(parts: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _digest_file(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _states_of(source: Any) -> dict[str, _State]:

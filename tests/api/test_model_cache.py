@@ -13,6 +13,7 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import onnx
+import openvino
 import pytest
 from irc_compiler.api import model_cache
 from irc_compiler.api.model_cache import ModelEntry
@@ -211,6 +212,37 @@ def test_bytes_are_found_by_what_they_are(
     net = irc.compile_model(other, num_threads=1)
     assert lookups.found[-1] is False
     np.testing.assert_array_equal(net(X)["y"], X @ np.full((4, 4), 3.0))
+
+
+def test_an_openvino_model_is_found_by_its_content(lookups: ModelLookups, path: Path) -> None:
+    """OpenVINO numbers the names that it makes, from process to process and from model to model."""
+    core = openvino.Core()
+    want = X @ np.full((4, 4), 2.0)
+    for _ in range(2):
+        net = irc.compile_model(core.read_model(path), num_threads=1)
+        np.testing.assert_array_equal(net(X)["y"], want)
+    assert lookups.found == [False, True]
+    changed = core.read_model(path)
+    changed.reshape([3, 4])
+    assert irc.compile_model(changed, num_threads=1).inputs[0].shape == (3, 4)
+    assert lookups.found == [False, True, False]
+
+
+@pytest.mark.parametrize("kind", [bytearray, openvino.Core().read_model])
+def test_the_graph_of_what_was_changed_in_memory_is_refused(
+    lookups: ModelLookups, path: Path, kind: Callable[[bytes], Any]
+) -> None:
+    source = kind(path.read_bytes())
+    _compile_until_found(lookups, source)
+    net = irc.compile_model(source, num_threads=1)
+    assert lookups.found[-1] is True
+    assert len(irc.compile_model(source, num_threads=1).graph) > 0
+    if isinstance(source, bytearray):
+        source[-1] ^= 1
+    else:
+        source.reshape([3, 4])
+    with pytest.raises(ModelFormatError, match="not what it was"):
+        _ = net.graph
 
 
 @pytest.mark.parametrize(
