@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import api
-from ...compiler.frontends.openvino_objects import read_with_openvino
+from ...compiler.frontends.openvino_objects import is_openvino_model, read_with_openvino
 from ...ir.errors import UsageError
 from ..nearest import NamesNearest
 from .compiled_model import CompiledModel, import_model
@@ -80,6 +80,8 @@ class Core(NamesNearest):
         options = compile_options(properties)
         if isinstance(model, Model):
             source = model.unread_path or model.model
+        elif is_openvino_model(model):
+            source = model
         elif isinstance(model, str | os.PathLike):
             suffix = Path(model).suffix.lower()
             # A path that irc reads itself is given as it is: the weights need not be kept.
