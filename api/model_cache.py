@@ -374,8 +374,10 @@ def _is_stable(state: _State) -> bool:
 def _own_files() -> str:
     """A digest of the states of irc's files that decide what a plan is, and of the versions that
     read what is stored."""
+    from ..runtime.jit.builtin_code import identify_llvm
+
     root = Path(__file__).parents[1]
-    states = [np.__version__, sys.version]
+    states = [np.__version__, sys.version, identify_llvm()]
     for package in _PACKAGES:
         _list_states(os.path.join(root, package), states)
     return hashlib.sha256("\n".join(states).encode()).hexdigest()

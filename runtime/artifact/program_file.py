@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from ...ir.errors import ArtifactError
 from ...plan.plan import Plan
+from ..jit.fork_guard import reset_in_child
 from ..jit.program import CompiledPlan, PreparedPlan, kernel_keys
 from ..machine.cpus import usable_cores
 from ..machine.memory_planner import ALIGN_BYTES, page_memory
@@ -44,6 +45,15 @@ _WORDS_MODULUS: Final = 1 << 64
 # The constants of each file that a model of this process uses.
 _shared: weakref.WeakValueDictionary[tuple[int, int, int], Array] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
+
+
+def reset_lock() -> None:
+    """In a forked child: the lock may be held by a thread that is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+reset_in_child(reset_lock)
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class ProgramFile:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self._file, self._seeking = file, threading.Lock()
         try:
             head = self._read_head()
         except BaseException:
@@ -150,12 +160,21 @@ class ProgramFile:
         """The sum of the words of a piece that was read."""
         done = 0
         while done < memory.nbytes:
-            view = [memory[done:].data]
-            count = os.preadv(self._file.fileno(), view, _HEADER_BYTES + at + done)
+            count = self._read_into(_HEADER_BYTES + at + done, memory[done:].data)
             if not count:
                 raise self._report_damage(f"{at + done} bytes of constants")
             done += count
         return _add_words(memory)
+
+    def _read_into(self, offset: int, memory: memoryview) -> int:
+        """Read from there; how many bytes."""
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file.fileno(), [memory], offset)
+        with self._seeking:  # Windows: the threads take turns
+            self._file.seek(offset)
+            content = self._file.read(len(memory))
+            memory[: len(content)] = content
+            return len(content)
 
 
 def write_program(stream: BinaryIO, program: CompiledPlan, attached: Mapping[str, Any]) -> None:

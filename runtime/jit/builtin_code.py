@@ -7,6 +7,8 @@ other code.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import os
 from typing import Protocol
 
 from ...ir.errors import VerificationError
@@ -37,3 +39,13 @@ def kept_code(text: str, target: Target, cache: CodeCache | None) -> CodeImage:
     if cache is not None:
         cache.put(key, image.to_bytes())
     return image
+
+
+def identify_llvm() -> str:
+    """What differs for another LLVM: the state of its package's file. (To load importlib.metadata
+    takes as long as to start a model.)"""
+    found = importlib.util.find_spec("llvmlite")
+    if found is None or found.origin is None:
+        return ""
+    state = os.stat(found.origin)
+    return f"{found.origin} {state.st_size} {state.st_mtime_ns}"

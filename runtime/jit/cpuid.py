@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib.util
 import json
-import os
 import re
 import struct
 import sys
@@ -19,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...plan.target import generic_target
-from .builtin_code import CodeCache, kept_code
+from .builtin_code import CodeCache, identify_llvm, kept_code
 from .disk_cache import default_cache
 from .image_loader import load_objects
 
@@ -55,23 +53,15 @@ def known_features(detect: Callable[[], frozenset[str]]) -> frozenset[str]:
     cache = default_cache()
     if cache is None or not sys.platform.startswith("linux"):
         return detect()
-    key = hashlib.sha256(b"features " + _version() + _feature_words(cache)).hexdigest()
+    key = hashlib.sha256(
+        b"features " + identify_llvm().encode() + _feature_words(cache)
+    ).hexdigest()
     data = cache.get(key)
     found = None if data is None else _decode_features(data)
     if found is None:
         found = detect()
         cache.put(key, json.dumps(sorted(found)).encode())
     return found
-
-
-def _version() -> bytes:
-    """What differs for another LLVM: its package's file. (To load importlib.metadata takes as long
-    as to read a cached model.)"""
-    found = importlib.util.find_spec("llvmlite")
-    if found is None or found.origin is None:
-        return b""
-    state = os.stat(found.origin)
-    return f"{found.origin} {state.st_size} {state.st_mtime_ns}".encode()
 
 
 def _decode_features(data: bytes) -> frozenset[str] | None:

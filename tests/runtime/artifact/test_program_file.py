@@ -71,6 +71,16 @@ def test_constants_of_any_type_and_size(
     assert path.stat().st_size < 2 * array.nbytes + (256 << 10)
 
 
+def test_a_system_without_preadv(
+    tiny_net: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = np.arange(3 << 20, dtype=np.float32)
+    path = write(tmp_path / "p", program_with(tiny_net, [array]))
+    monkeypatch.delattr("os.preadv", raising=False)
+    with ProgramFile(path.open("rb")) as file:
+        np.testing.assert_array_equal(file.read_constants()[0], array)
+
+
 def test_models_of_one_file_share_its_constants(
     tiny_net: irc.CompiledModel, tmp_path: Path
 ) -> None:

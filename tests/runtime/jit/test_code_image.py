@@ -325,7 +325,7 @@ def test_features_are_llvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         cache.put(kept[0], wrong)
         assert cpuid.known_features(ask) == host._features_of_llvm()
     assert len(asked) == 6
-    monkeypatch.setattr(cpuid, "_version", lambda: b"another LLVM")
+    monkeypatch.setattr(cpuid, "identify_llvm", lambda: "another LLVM")
     cpuid.known_features(ask)
     monkeypatch.setenv("IRC_CACHE_DIR", "off")
     cpuid.known_features(ask)
