@@ -19,7 +19,8 @@ import tritonclient.grpc as grpcclient
 import tritonclient.grpc.aio as grpcaio
 import tritonclient.http as httpclient
 from irc_compiler.serve.settings import Batching, ServerLimits, Settings
-from support.serving import Server, affine, counting, save_model, serving, wait_until
+from support.serving import Server, affine, counting, save_model, serving
+from support.waiting import wait_until
 from tritonclient.utils import InferenceServerException
 
 STEPS = 3  # of the request that the tests hold inside its call

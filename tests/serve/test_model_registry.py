@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tritonclient.http as httpclient
 from irc_compiler.serve.settings import Settings
-from support.serving import WEIGHT, Server, affine, save_model, serving, wait_until
+from support.serving import WEIGHT, Server, affine, save_model, serving
+from support.waiting import wait_until
 from tritonclient.utils import InferenceServerException
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)

@@ -21,7 +21,8 @@ import pytest
 import tritonclient.grpc as grpcclient
 from irc_compiler.cli.main import main
 from irc_compiler.serve.server import open_socket
-from support.serving import affine, command, save_model, wait_until
+from support.serving import affine, command, save_model
+from support.waiting import wait_until
 
 
 def ready(url: str, context: Any = None) -> bool:

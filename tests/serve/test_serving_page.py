@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from irc_compiler.serve.model_config import parse_config
-from support.serving import Server, wait_until
+from support.serving import Server
+from support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +19,10 @@ from irc_compiler.serve.server import Running, running_servers
 from irc_compiler.serve.settings import Endpoints, Settings
 from onnx import TensorProto, helper, numpy_helper
 
+from support.waiting import SECONDS, wait_until
+
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3) / 8
 ANY_PORT = Endpoints(http=0, grpc=0, metrics=0)
-SECONDS = 60  # for anything that a test waits for
 
 
 class Server:
@@ -116,28 +116,6 @@ def command(*words: str, **environment: str) -> Iterator[tuple[Any, dict[str, in
     finally:
         process.kill()
         process.communicate(timeout=60)
-
-
-def hold_steps(monkeypatch: Any) -> threading.Event:
-    """Steps of continuous batching wait for the event."""
-    from irc_compiler.llm.batching.row_pool import RowPool
-
-    go, step = threading.Event(), RowPool.step
-
-    def wait_and_step(self: RowPool, tokens: Any) -> Any:
-        assert go.wait(60)
-        return step(self, tokens)
-
-    monkeypatch.setattr(RowPool, "step", wait_and_step)
-    return go
-
-
-def wait_until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
-    """Return when it holds; it must within that time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true"
-        time.sleep(0.01)
 
 
 def save_model(repository: Path, name: str, content: bytes, version: int = 1) -> Path:

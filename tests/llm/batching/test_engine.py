@@ -19,7 +19,7 @@ from irc_compiler.llm.batching.generation_task import (
 from irc_compiler.llm.batching.row_pool import RowPool
 from irc_compiler.llm.decoder import Decoder
 from support.models.reference_generation import tiny_llm
-from support.serving import hold_steps, wait_until
+from support.waiting import hold_steps, wait_until
 
 PROMPTS = ["hello world", "a", "once upon a time there was", "zz top " * 20, "b" * 126, "c" * 300]
 LLM = tiny_llm(context_length=1024)

@@ -15,7 +15,8 @@ import pytest
 from irc_compiler.llm.llm import LLM
 from irc_compiler.serve.settings import Settings
 from support.models.byte_decoder import save_byte_model
-from support.serving import Server, affine, hold_steps, save_model, serving, wait_until
+from support.serving import Server, affine, save_model, serving
+from support.waiting import hold_steps, wait_until
 
 openai = pytest.importorskip("openai", reason="not run: openai is not installed")
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 from irc_compiler.cli.main import main
-from support.serving import WEIGHT, affine, command, save_model, wait_until
+from support.serving import WEIGHT, affine, command, save_model
+from support.waiting import wait_until
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 BODY = json.dumps(
