@@ -233,7 +233,7 @@ def test_large_weights_are_read_chunk_by_chunk(
     monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK_BYTES", 1000)
     monkeypatch.setattr(container, "MIN_OWN_CHUNK_BYTES", 256)
     monkeypatch.setattr(stored_weights, "MIN_OWN_CHUNK_BYTES", 256)
-    monkeypatch.setattr(stored_weights, "_OWN_PAGES", 512)
+    monkeypatch.setattr("irc_compiler.runtime.machine.memory_planner._OWN_PAGES", 512)
     encoder.export(tmp_path / "m.irc")
     assert len(Parts((tmp_path / "m.irc").read_bytes()).manifest["chunks"]) > 20
     wanted = encoder(encoder_inputs())
