@@ -14,6 +14,9 @@ class and nowhere else; treatment (importing, rewriting, lowering) sits in table
         def infer(self, a: Fact, b: Fact) -> tuple[Type, ...]: ...
         def evaluate(self, a: Array, b: Array) -> tuple[Array, ...]: ...
 
+A class that adds no attributes inherits what `dataclass` generated for its base: the decorator
+would only generate it again, at every start.
+
 Both methods take one slot per declared port: None where an optional input is absent, a tuple
 where the port is variadic. Both return a tuple with one entry per output.
 """

@@ -297,7 +297,6 @@ def _slice_input(port: BodyInput, value: Array, iteration: int) -> Array:
     return np.ascontiguousarray(value[tuple(index)])
 
 
-@dataclass(frozen=True, eq=False)
 class TensorIterator(_IteratingOp):
     """Iterates over the parts of sliced inputs."""
 

@@ -35,7 +35,6 @@ class Optional(Op):
         return (value,)
 
 
-@dataclass(frozen=True)
 class OptionalGetElement(Op):
     """The value that an optional holds; ExecutionError for none."""
 
@@ -54,7 +53,6 @@ class OptionalGetElement(Op):
         return (optional,)
 
 
-@dataclass(frozen=True)
 class OptionalHasElement(Op):
     """Whether an optional holds a value; an absent input holds none."""
 

@@ -81,7 +81,6 @@ def resolve_position(position: Array | None, count: int, default: int) -> int:
     return at % count
 
 
-@dataclass(frozen=True)
 class SequenceConstruct(Op):
     """The inputs as a sequence."""
 
@@ -115,7 +114,6 @@ class SequenceEmpty(Op):
         return ([],)
 
 
-@dataclass(frozen=True)
 class SequenceAt(Op):
     """The element at a position; a negative one counts from the end."""
 
@@ -130,7 +128,6 @@ class SequenceAt(Op):
         return (sequence[resolve_position(position, len(sequence), 0)],)
 
 
-@dataclass(frozen=True)
 class SequenceInsert(Op):
     """A sequence with one more element, before a position or at the end."""
 
@@ -162,7 +159,6 @@ class SequenceInsert(Op):
         return ([*sequence[:at], element, *sequence[at:]],)
 
 
-@dataclass(frozen=True)
 class SequenceErase(Op):
     """A sequence without the element at a position, or without its last one."""
 
@@ -180,7 +176,6 @@ class SequenceErase(Op):
         return ([*sequence[:at], *sequence[at + 1 :]],)
 
 
-@dataclass(frozen=True)
 class SequenceLength(Op):
     """How many elements a sequence has."""
 

@@ -140,7 +140,6 @@ def take_rows(value: Array, indices: Array, axis: int) -> Array:
     return taken
 
 
-@dataclass(frozen=True)
 class ReadValue3(ReadValue):
     """ReadValue of operation set 3: type and shape are the initial value's."""
 
@@ -167,7 +166,6 @@ class Assign(Op):
         return (value,)
 
 
-@dataclass(frozen=True)
 class Assign3(Assign):
     """Assign of operation set 3."""
 

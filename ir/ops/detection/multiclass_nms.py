@@ -298,7 +298,6 @@ def _overlaps_with(box: Array, others: Array, offset: int) -> Array:
     return np.where(np.any(sides <= 0, axis=1), 0, shared / (own + areas - shared))
 
 
-@dataclass(frozen=True)
 class MulticlassNms(MulticlassNms8):
     """MulticlassNms that also takes boxes per class: boxes [C, boxes, 4], scores [C, boxes], and
     how many of the boxes belong to each image, `roisnum` [N]."""

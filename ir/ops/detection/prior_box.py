@@ -25,7 +25,6 @@ MAX_PRIORS = 4096
 _Priors = Array
 
 
-@dataclass(frozen=True)
 class _PriorBoxes(Op, ABC):
     """Boxes [2, H * W * priors * 4] in f32: corners (x0, y0, x1, y1) divided by the image's size,
     then their variances."""

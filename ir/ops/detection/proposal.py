@@ -184,7 +184,6 @@ class Proposal1(Op):
         return rois.reshape(-1, 5), probs.reshape(-1)
 
 
-@dataclass(frozen=True)
 class Proposal(Proposal1):
     """Proposal with the scores of the boxes as second output."""
 

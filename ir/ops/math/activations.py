@@ -15,7 +15,6 @@ from . import activation_table as table
 from .elementwise import FLOATS, Elementwise, FloatUnary, Unary
 
 
-@dataclass(frozen=True)
 class Relu(Unary):
     kind: ClassVar[str] = "Relu"
 
@@ -35,26 +34,22 @@ class Clamp(Unary):
         return table.clip(b, x[0], self.min, self.max)
 
 
-@dataclass(frozen=True)
 class Sigmoid(FloatUnary):
     kind: ClassVar[str] = "Sigmoid"
     scalar: ClassVar[str] = "sigmoid"
 
 
-@dataclass(frozen=True)
 class Tanh(FloatUnary):
     kind: ClassVar[str] = "Tanh"
     scalar: ClassVar[str] = "tanh"
 
 
-@dataclass(frozen=True)
 class SoftPlus(FloatUnary):
     kind: ClassVar[str] = "SoftPlus"
     version: ClassVar[int] = 4
     scalar: ClassVar[str] = "softplus"
 
 
-@dataclass(frozen=True)
 class SoftSign(FloatUnary):
     kind: ClassVar[str] = "SoftSign"
     version: ClassVar[int] = 9
@@ -63,7 +58,6 @@ class SoftSign(FloatUnary):
         return table.softsign(b, x)
 
 
-@dataclass(frozen=True)
 class Mish(FloatUnary):
     kind: ClassVar[str] = "Mish"
     version: ClassVar[int] = 4
@@ -72,7 +66,6 @@ class Mish(FloatUnary):
         return table.mish(b, x)
 
 
-@dataclass(frozen=True)
 class HSwish(FloatUnary):
     kind: ClassVar[str] = "HSwish"
     version: ClassVar[int] = 4
@@ -81,7 +74,6 @@ class HSwish(FloatUnary):
         return table.hard_swish(b, x, 1 / 6, 0.5)
 
 
-@dataclass(frozen=True)
 class HSigmoid(FloatUnary):
     kind: ClassVar[str] = "HSigmoid"
     version: ClassVar[int] = 5
@@ -99,7 +91,6 @@ class Elu(FloatUnary):
         return table.elu(b, x, self.alpha)
 
 
-@dataclass(frozen=True)
 class Gelu2(FloatUnary):
     """Gelu of operation set 2: the exact form, with erf."""
 
@@ -140,7 +131,6 @@ class Activation(FloatUnary):
         return table.apply_activation(b, self.function, self.parameters, x[0])
 
 
-@dataclass(frozen=True)
 class _FloatFunction(Elementwise):
     allowed = FLOATS
     rule = "a float type"
@@ -149,7 +139,6 @@ class _FloatFunction(Elementwise):
 SLOPE_ON_CHANNELS = "PRelu's slope is aligned to axis 1"
 
 
-@dataclass(frozen=True)
 class PRelu(Elementwise):
     """x, or x * slope below 0. A slope of rank 1 with axis 1's size is on axis 1; where that
     size is not known it has to be the slope's."""
@@ -169,7 +158,6 @@ class PRelu(Elementwise):
         return table.slope(b, x[0], x[1])
 
 
-@dataclass(frozen=True)
 class Swish(_FloatFunction):
     """x * sigmoid(beta * x); beta is a scalar, 1 where absent."""
 
@@ -182,7 +170,6 @@ class Swish(_FloatFunction):
         return table.apply_gate(b, x[0], b.op("sigmoid", inner))
 
 
-@dataclass(frozen=True)
 class HardSigmoid(_FloatFunction):
     """alpha * x + beta limited to [0, 1]; alpha and beta are scalars."""
 
@@ -198,7 +185,6 @@ class HardSigmoid(_FloatFunction):
         return b.op("clip", line, b.const(0, line.dtype), b.const(1, line.dtype))
 
 
-@dataclass(frozen=True)
 class Selu(_FloatFunction):
     """lambda * (x, or alpha * (exp(x) - 1) where x <= 0); alpha and lambda are scalars."""
 

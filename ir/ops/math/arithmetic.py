@@ -16,21 +16,18 @@ from ...types import joined_shape
 from .elementwise import BOOLEAN, INTEGERS, NUMBERS, Binary, Unary
 
 
-@dataclass(frozen=True)
 class Add(Binary):
     kind: ClassVar[str] = "Add"
     scalar: ClassVar[str] = "add"
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Subtract(Binary):
     kind: ClassVar[str] = "Subtract"
     scalar: ClassVar[str] = "sub"
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Multiply(Binary):
     kind: ClassVar[str] = "Multiply"
     scalar: ClassVar[str] = "mul"
@@ -62,7 +59,6 @@ class Divide(Binary):
         return super().on_sizes(*arrays)
 
 
-@dataclass(frozen=True)
 class FloorMod(Binary):
     """The remainder with the divisor's sign (Python's)."""
 
@@ -71,7 +67,6 @@ class FloorMod(Binary):
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Mod(Binary):
     """The remainder with the dividend's sign (C's)."""
 
@@ -80,27 +75,23 @@ class Mod(Binary):
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Power(Binary):
     kind: ClassVar[str] = "Power"
     scalar: ClassVar[str] = "pow"
 
 
-@dataclass(frozen=True)
 class Maximum(Binary):
     kind: ClassVar[str] = "Maximum"
     scalar: ClassVar[str] = "max"
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Minimum(Binary):
     kind: ClassVar[str] = "Minimum"
     scalar: ClassVar[str] = "min"
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class SquaredDifference(Binary):
     kind: ClassVar[str] = "SquaredDifference"
 
@@ -109,7 +100,6 @@ class SquaredDifference(Binary):
         return b.op("mul", difference, difference)
 
 
-@dataclass(frozen=True)
 class _Bitwise(Binary):
     """Base of bit operations, which on booleans are logic."""
 
@@ -122,28 +112,24 @@ class _Bitwise(Binary):
         return b.op(self.logic if x[0].dtype is DType.boolean else self.scalar, *x)
 
 
-@dataclass(frozen=True)
 class BitwiseAnd(_Bitwise):
     kind: ClassVar[str] = "BitwiseAnd"
     scalar: ClassVar[str] = "bitand"
     logic: ClassVar[str] = "and"
 
 
-@dataclass(frozen=True)
 class BitwiseOr(_Bitwise):
     kind: ClassVar[str] = "BitwiseOr"
     scalar: ClassVar[str] = "bitor"
     logic: ClassVar[str] = "or"
 
 
-@dataclass(frozen=True)
 class BitwiseXor(_Bitwise):
     kind: ClassVar[str] = "BitwiseXor"
     scalar: ClassVar[str] = "bitxor"
     logic: ClassVar[str] = "xor"
 
 
-@dataclass(frozen=True)
 class BitwiseNot(Unary):
     kind: ClassVar[str] = "BitwiseNot"
     version: ClassVar[int] = 13
@@ -155,7 +141,6 @@ class BitwiseNot(Unary):
         return b.op("not" if x[0].dtype is DType.boolean else "bitnot", *x)
 
 
-@dataclass(frozen=True)
 class BitwiseLeftShift(Binary):
     kind: ClassVar[str] = "BitwiseLeftShift"
     version: ClassVar[int] = 15
@@ -164,7 +149,6 @@ class BitwiseLeftShift(Binary):
     rule = "an integer type"
 
 
-@dataclass(frozen=True)
 class BitwiseRightShift(Binary):
     kind: ClassVar[str] = "BitwiseRightShift"
     version: ClassVar[int] = 15
@@ -173,7 +157,6 @@ class BitwiseRightShift(Binary):
     rule = "an integer type"
 
 
-@dataclass(frozen=True)
 class _Comparison(Binary):
     """Base of comparisons, whose output is boolean. False is less than True."""
 
@@ -211,68 +194,57 @@ _ON_STRINGS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
 class Equal(_Comparison):
     kind: ClassVar[str] = "Equal"
     scalar: ClassVar[str] = "eq"
 
 
-@dataclass(frozen=True)
 class NotEqual(_Comparison):
     kind: ClassVar[str] = "NotEqual"
     scalar: ClassVar[str] = "ne"
 
 
-@dataclass(frozen=True)
 class Less(_Comparison):
     kind: ClassVar[str] = "Less"
     scalar: ClassVar[str] = "lt"
 
 
-@dataclass(frozen=True)
 class LessEqual(_Comparison):
     kind: ClassVar[str] = "LessEqual"
     scalar: ClassVar[str] = "le"
 
 
-@dataclass(frozen=True)
 class Greater(_Comparison):
     kind: ClassVar[str] = "Greater"
     scalar: ClassVar[str] = "gt"
 
 
-@dataclass(frozen=True)
 class GreaterEqual(_Comparison):
     kind: ClassVar[str] = "GreaterEqual"
     scalar: ClassVar[str] = "ge"
 
 
-@dataclass(frozen=True)
 class _Logical(Binary):
     evaluates_shapes: ClassVar[bool] = True
     allowed = BOOLEAN
     rule = "boolean"
 
 
-@dataclass(frozen=True)
 class LogicalAnd(_Logical):
     kind: ClassVar[str] = "LogicalAnd"
     scalar: ClassVar[str] = "and"
 
 
-@dataclass(frozen=True)
 class LogicalOr(_Logical):
     kind: ClassVar[str] = "LogicalOr"
     scalar: ClassVar[str] = "or"
 
 
-@dataclass(frozen=True)
 class LogicalXor(_Logical):
     kind: ClassVar[str] = "LogicalXor"
     scalar: ClassVar[str] = "xor"
 
 
-@dataclass(frozen=True)
 class LogicalNot(Unary):
     kind: ClassVar[str] = "LogicalNot"
     scalar: ClassVar[str] = "not"

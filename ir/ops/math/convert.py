@@ -66,7 +66,6 @@ def _strings(data: Array, to: DType) -> Array:
     return found
 
 
-@dataclass(frozen=True)
 class ConvertLike(Op):
     """Convert to the element type of the second input."""
 

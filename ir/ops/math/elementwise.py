@@ -33,7 +33,6 @@ INTEGERS = frozenset(t for t in DType if t.is_int)
 BOOLEAN = frozenset([DType.boolean])
 
 
-@dataclass(frozen=True)
 class Elementwise(Op):
     """Base: every output element from the input elements at the same index, NumPy broadcasting."""
 
@@ -206,14 +205,12 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
 }
 
 
-@dataclass(frozen=True)
 class Unary(Elementwise):
     """Base of operations of one input; the output has its shape and type."""
 
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
 
 
-@dataclass(frozen=True)
 class FloatUnary(Unary):
     """Base of mathematical functions. On integers they compute in f64 and round the result."""
 

@@ -147,20 +147,17 @@ _ON_SIZES: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
 class ReduceSum(Reduction):
     kind: ClassVar[str] = "ReduceSum"
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class ReduceProd(Reduction):
     kind: ClassVar[str] = "ReduceProd"
     reduction: ClassVar[str] = "prod"
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class ReduceMax(Reduction):
     kind: ClassVar[str] = "ReduceMax"
     reduction: ClassVar[str] = "max"
@@ -168,7 +165,6 @@ class ReduceMax(Reduction):
     allowed = NUMBERS | BOOLEAN
 
 
-@dataclass(frozen=True)
 class ReduceMin(Reduction):
     kind: ClassVar[str] = "ReduceMin"
     reduction: ClassVar[str] = "min"
@@ -176,7 +172,6 @@ class ReduceMin(Reduction):
     allowed = NUMBERS | BOOLEAN
 
 
-@dataclass(frozen=True)
 class ReduceMean(Reduction):
     """The sum over the count; of integers truncated toward zero."""
 
@@ -186,7 +181,6 @@ class ReduceMean(Reduction):
         return b.op("div", total, count)
 
 
-@dataclass(frozen=True)
 class ReduceL1(Reduction):
     kind: ClassVar[str] = "ReduceL1"
     version: ClassVar[int] = 4
@@ -195,7 +189,6 @@ class ReduceL1(Reduction):
         return b.op("abs", x)
 
 
-@dataclass(frozen=True)
 class ReduceL2(Reduction):
     """The root of the sum of squares; of integers truncated."""
 
@@ -211,7 +204,6 @@ class ReduceL2(Reduction):
         return b.cast(b.op("sqrt", b.cast(total, DType.f64)), total.dtype)
 
 
-@dataclass(frozen=True)
 class ReduceLogicalAnd(Reduction):
     kind: ClassVar[str] = "ReduceLogicalAnd"
     reduction: ClassVar[str] = "all"
@@ -219,7 +211,6 @@ class ReduceLogicalAnd(Reduction):
     rule = "boolean"
 
 
-@dataclass(frozen=True)
 class ReduceLogicalOr(Reduction):
     kind: ClassVar[str] = "ReduceLogicalOr"
     reduction: ClassVar[str] = "any"

@@ -12,7 +12,6 @@ from ...types import Type
 from .elementwise import FLOATS, FloatUnary, Unary
 
 
-@dataclass(frozen=True)
 class Identity(Unary):
     """The input, of any type."""
 
@@ -31,26 +30,22 @@ class Identity(Unary):
         return (arrays[0],)
 
 
-@dataclass(frozen=True)
 class Abs(Unary):
     kind: ClassVar[str] = "Abs"
     scalar: ClassVar[str] = "abs"
 
 
-@dataclass(frozen=True)
 class Negative(Unary):
     kind: ClassVar[str] = "Negative"
     scalar: ClassVar[str] = "neg"
     evaluates_shapes: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Sign(Unary):
     kind: ClassVar[str] = "Sign"
     scalar: ClassVar[str] = "sign"
 
 
-@dataclass(frozen=True)
 class Ceiling(Unary):
     kind: ClassVar[str] = "Ceiling"
     scalar: ClassVar[str] = "ceil"
@@ -63,7 +58,6 @@ class Ceiling(Unary):
         return b.op(self.scalar, *x) if x[0].dtype.is_float else x[0]
 
 
-@dataclass(frozen=True)
 class Floor(Ceiling):
     kind: ClassVar[str] = "Floor"
     scalar: ClassVar[str] = "floor"
@@ -85,100 +79,84 @@ class Round(Unary):
         return b.op("round_even" if self.mode.lower() == "half_to_even" else "round_away", *x)
 
 
-@dataclass(frozen=True)
 class Sqrt(FloatUnary):
     kind: ClassVar[str] = "Sqrt"
     scalar: ClassVar[str] = "sqrt"
 
 
-@dataclass(frozen=True)
 class Exp(FloatUnary):
     kind: ClassVar[str] = "Exp"
     scalar: ClassVar[str] = "exp"
 
 
-@dataclass(frozen=True)
 class Log(FloatUnary):
     kind: ClassVar[str] = "Log"
     scalar: ClassVar[str] = "log"
 
 
-@dataclass(frozen=True)
 class Erf(FloatUnary):
     kind: ClassVar[str] = "Erf"
     scalar: ClassVar[str] = "erf"
 
 
-@dataclass(frozen=True)
 class Sin(FloatUnary):
     kind: ClassVar[str] = "Sin"
     scalar: ClassVar[str] = "sin"
 
 
-@dataclass(frozen=True)
 class Cos(FloatUnary):
     kind: ClassVar[str] = "Cos"
     scalar: ClassVar[str] = "cos"
 
 
-@dataclass(frozen=True)
 class Tan(FloatUnary):
     kind: ClassVar[str] = "Tan"
     scalar: ClassVar[str] = "tan"
 
 
-@dataclass(frozen=True)
 class Asin(FloatUnary):
     kind: ClassVar[str] = "Asin"
     scalar: ClassVar[str] = "asin"
 
 
-@dataclass(frozen=True)
 class Acos(FloatUnary):
     kind: ClassVar[str] = "Acos"
     scalar: ClassVar[str] = "acos"
 
 
-@dataclass(frozen=True)
 class Atan(FloatUnary):
     kind: ClassVar[str] = "Atan"
     scalar: ClassVar[str] = "atan"
 
 
-@dataclass(frozen=True)
 class Sinh(FloatUnary):
     kind: ClassVar[str] = "Sinh"
     scalar: ClassVar[str] = "sinh"
 
 
-@dataclass(frozen=True)
 class Cosh(FloatUnary):
     kind: ClassVar[str] = "Cosh"
     scalar: ClassVar[str] = "cosh"
 
 
-@dataclass(frozen=True)
 class Asinh(FloatUnary):
     kind: ClassVar[str] = "Asinh"
     version: ClassVar[int] = 4
     scalar: ClassVar[str] = "asinh"
 
 
-@dataclass(frozen=True)
 class Acosh(FloatUnary):
     kind: ClassVar[str] = "Acosh"
     version: ClassVar[int] = 4
     scalar: ClassVar[str] = "acosh"
 
 
-@dataclass(frozen=True)
 class Atanh(FloatUnary):
     kind: ClassVar[str] = "Atanh"
     version: ClassVar[int] = 4
     scalar: ClassVar[str] = "atanh"
 
 
-@dataclass(frozen=True)
 class _Predicate(Unary):
     version: ClassVar[int] = 10
     allowed = FLOATS
@@ -188,7 +166,6 @@ class _Predicate(Unary):
         return DType.boolean
 
 
-@dataclass(frozen=True)
 class IsNaN(_Predicate):
     kind: ClassVar[str] = "IsNaN"
     scalar: ClassVar[str] = "isnan"
@@ -209,7 +186,6 @@ class IsInf(_Predicate):
         return b.op("and", infinite, b.op("gt" if self.detect_positive else "lt", x[0], zero))
 
 
-@dataclass(frozen=True)
 class IsFinite(_Predicate):
     kind: ClassVar[str] = "IsFinite"
 

@@ -27,7 +27,6 @@ _CAST_FROM = (DType.f32, DType.string)
 _CAST_TO = (DType.f32, DType.string, DType.i64)
 
 
-@dataclass(frozen=True)
 class ZipMap(Op):
     """Each row of `x` as a dict by label, in a sequence; a vector is one row. Where a label occurs
     twice, its last column counts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, ClassVar
 
@@ -15,7 +14,6 @@ from ...types import TensorType, Type
 from ..shape_inference import one_dtype, require_rank, tensor
 
 
-@dataclass(frozen=True)
 class LabelEncoder(Op):
     """`values[i]` where x is `keys[i]` (NaN is equal to NaN), else the one element of `default`;
     without a default that is an error. Where a key occurs twice, its last value counts."""

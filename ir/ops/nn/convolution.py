@@ -154,14 +154,12 @@ def _wide_bytes(dtype: DType) -> int:
     return max(itemsize, 4) if dtype.is_float else itemsize + 8
 
 
-@dataclass(frozen=True)
 class Convolution(Convolving):
     """data [N, C, spatial...], filters [O, C, kernel...]."""
 
     kind: ClassVar[str] = "Convolution"
 
 
-@dataclass(frozen=True)
 class GroupConvolution(Convolving):
     """data [N, G*C, spatial...], filters [G, O, C, kernel...]."""
 
@@ -289,14 +287,12 @@ class _Backprop(Op):
         return begin, list(target)
 
 
-@dataclass(frozen=True)
 class ConvolutionBackpropData(_Backprop):
     """data [N, C, spatial...], filters [C, O, kernel...]."""
 
     kind: ClassVar[str] = "ConvolutionBackpropData"
 
 
-@dataclass(frozen=True)
 class GroupConvolutionBackpropData(_Backprop):
     """data [N, G*C, spatial...], filters [G, C, O, kernel...]."""
 

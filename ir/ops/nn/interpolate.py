@@ -260,7 +260,6 @@ def scaled_size(size: int, scale: float) -> int:
     return math.floor(_F(size) * _F(scale))
 
 
-@dataclass(frozen=True)
 class Interpolate4(_Interpolate):
     """Interpolate of operation set 4: sizes and scales are two inputs."""
 
@@ -283,7 +282,6 @@ class Interpolate4(_Interpolate):
         return (self._evaluate(image, output_shape, scales, axes),)
 
 
-@dataclass(frozen=True)
 class Interpolate(_Interpolate):
     """One input holds sizes or scales, as shape_calculation_mode says; two Pillow modes more."""
 

@@ -181,7 +181,6 @@ class LayerNorm(Op):
         return (_cast_back(wide, data),)
 
 
-@dataclass(frozen=True)
 class RMSNorm(LayerNorm):
     """x / sqrt(mean x^2 + eps) over the axes from `axis` on, times scale, plus bias (dialect)."""
 
@@ -233,7 +232,6 @@ class BatchNormInference(Op):
         return (_cast_back(wide, data),)
 
 
-@dataclass(frozen=True)
 class BatchNormInference1(BatchNormInference):
     """BatchNormInference of operation set 1: the data is the third input."""
 

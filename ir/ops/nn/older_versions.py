@@ -23,14 +23,12 @@ from .recurrent import LSTMCell
 GATES = "fico"
 
 
-@dataclass(frozen=True)
 class NonMaxSuppression5(NonMaxSuppression):
     """NonMaxSuppression of operation set 5."""
 
     version: ClassVar[int] = 5
 
 
-@dataclass(frozen=True)
 class NonMaxSuppression3(NonMaxSuppression):
     """Only the indices of the boxes, as many as there are: the specification reserves fewer rows
     than there may be boxes, so this follows OpenVINO's CPU plugin."""
@@ -46,14 +44,12 @@ class NonMaxSuppression3(NonMaxSuppression):
         return super().evaluate(boxes, scores, *limits)[:1]
 
 
-@dataclass(frozen=True)
 class NonMaxSuppression1(NonMaxSuppression3):
     """NonMaxSuppression of operation set 1, whose indices are i64."""
 
     version: ClassVar[int] = 1
 
 
-@dataclass(frozen=True)
 class NonMaxSuppression4(NonMaxSuppression3):
     """The indices of the boxes, and rows of -1 up to the number of boxes that there may be."""
 

@@ -81,7 +81,6 @@ class _PoolOp(Op):
         return (*shape[:2], *self.windows().out_sizes(shape[2:]))
 
 
-@dataclass(frozen=True)
 class MaxPool1(_PoolOp):
     """MaxPool of operation set 1: no dilations, no indices."""
 
@@ -142,7 +141,6 @@ class MaxPool8(_PoolOp):
         return largest[..., 0].astype(data.dtype), indices.astype(self.index_element_type.numpy)
 
 
-@dataclass(frozen=True)
 class MaxPool(MaxPool8):
     """As MaxPool-8, with rounding_type ceil_torch."""
 
@@ -188,7 +186,6 @@ class AvgPool1(_PoolOp):
         return np.asarray(view.sum(axis=tuple(range(2 + len(sizes), view.ndim))))
 
 
-@dataclass(frozen=True)
 class AvgPool14(AvgPool1):
     """As AvgPool-1, with rounding_type ceil_torch: nothing beyond the padding counts."""
 
@@ -203,7 +200,6 @@ class AvgPool(AvgPool1):
     dilations: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
 class _Adaptive(Op):
     """Base. Output element i of n covers input elements floor(i * d / n) to ceil((i+1) * d / n)."""
 
@@ -242,7 +238,6 @@ class _Adaptive(Op):
             yield tuple(position), part, [int(s.start) for s in spans]
 
 
-@dataclass(frozen=True)
 class AdaptiveAvgPool(_Adaptive):
     kind: ClassVar[str] = "AdaptiveAvgPool"
 

@@ -128,7 +128,6 @@ def _batch(*facts: Fact) -> Dim | None:
     return found
 
 
-@dataclass(frozen=True)
 class _RecurrentCell(_RecurrentOp):
     """Base. One step: X [N, I], states [N, H], W [G*H, I], R [G*H, H], B [G*H]."""
 
@@ -230,7 +229,6 @@ class _Sequence(_RecurrentOp):
         return [np.where(begun, s, 0) for s in states]
 
 
-@dataclass(frozen=True)
 class _RNN(_RecurrentOp):
     def step(self, x: Array, states: list[Array], w: Array, r: Array, b: Array) -> list[Array]:
         return [self._f(0, x @ w.T + states[0] @ r.T + b)]
@@ -258,7 +256,6 @@ class _GRU(_RecurrentOp):
         return [(1 - z) * self._f(1, wx[:, p] + inner) + z * h]
 
 
-@dataclass(frozen=True)
 class _LSTM(_RecurrentOp):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2

@@ -36,7 +36,6 @@ MAX_DFT_MATMUL_SIZE = 1024
 _COSINE_ZERO_TOLERANCE = 1e-12
 
 
-@dataclass(frozen=True)
 class _Transform(Op):
     """Base. `signal_size` cuts or fills up each axis before (-1: as it is)."""
 
@@ -104,7 +103,6 @@ class _Transform(Op):
         return (cast_array(out, DType.from_numpy(data.dtype)),)
 
 
-@dataclass(frozen=True)
 class DFT(_Transform):
     """Complex to complex."""
 
@@ -115,7 +113,6 @@ class DFT(_Transform):
         return np.fft.fftn(data, sizes, axes)
 
 
-@dataclass(frozen=True)
 class IDFT(_Transform):
     """The inverse of DFT."""
 
@@ -126,7 +123,6 @@ class IDFT(_Transform):
         return np.fft.ifftn(data, sizes, axes)
 
 
-@dataclass(frozen=True)
 class RDFT(_Transform):
     """Real to complex: the first half of the last axis, n // 2 + 1 values."""
 
@@ -141,7 +137,6 @@ class RDFT(_Transform):
         return np.fft.rfftn(data, sizes, axes)
 
 
-@dataclass(frozen=True)
 class IRDFT(_Transform):
     """The inverse of RDFT."""
 

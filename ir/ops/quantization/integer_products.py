@@ -130,7 +130,6 @@ class MatMulInteger(Op):
         return (_wrap_int32(exact),)
 
 
-@dataclass(frozen=True)
 class _ConvInteger(Convolving):
     """Base. Sums of (x - x_zero) * (w - w_zero) as i32, modulo 2^32; x and w: u8 or i8, each for
     itself. Padding equals x_zero, so it adds nothing. A zero point has its operand's type:
@@ -169,14 +168,12 @@ class _ConvInteger(Convolving):
         return (_wrap_int32(exact),)
 
 
-@dataclass(frozen=True)
 class ConvInteger(_ConvInteger):
     """Convolution of 8-bit integers: x [N, C, spatial...], w [O, C, kernel...]."""
 
     kind: ClassVar[str] = "ConvInteger"
 
 
-@dataclass(frozen=True)
 class GroupConvInteger(_ConvInteger):
     """GroupConvolution of 8-bit integers: x [N, G*C, spatial...], w [G, O, C, kernel...]."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from ..shape_inference import (
 )
 
 
-@dataclass(frozen=True)
 class GatherTree(Op):
     """The tokens of each beam [T, N, beams], `end_token` behind its end.
 

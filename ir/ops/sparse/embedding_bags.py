@@ -112,7 +112,6 @@ def _fill_empty(sums: Array, counts: Array, table: Array, default: Array | None)
     sums[counts == 0] = widen_array(table[row : row + 1]) if row >= 0 else 0
 
 
-@dataclass(frozen=True)
 class EmbeddingBagOffsetsSum(Op):
     """Sums of table rows; bag i takes the indices from offsets[i] up to offsets[i + 1].
 
@@ -199,7 +198,6 @@ class EmbeddingBagOffsets(EmbeddingBagOffsetsSum):
         return self.reduction.lower() == "mean"
 
 
-@dataclass(frozen=True)
 class EmbeddingBagPackedSum(Op):
     """Sums of table rows; indices [bags, n] hold one bag per row."""
 
@@ -251,7 +249,6 @@ class EmbeddingBagPacked(EmbeddingBagPackedSum):
         return self.reduction.lower() == "mean"
 
 
-@dataclass(frozen=True)
 class EmbeddingSegmentsSum(Op):
     """Sums of table rows by segment: indices [n] and segment_ids [n], which do not fall."""
 

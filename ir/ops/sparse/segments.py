@@ -98,7 +98,6 @@ class SegmentMax(Op):
         return (out,)
 
 
-@dataclass(frozen=True)
 class SparseFillEmptyRows(Op):
     """A sparse matrix with the default value in column 0 of each row that has none.
 

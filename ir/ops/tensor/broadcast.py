@@ -125,17 +125,14 @@ def _check_fit(shape: Shape, target: Sequence[Dim], mapping: Sequence[int]) -> N
         require_broadcast(have, target[axis], "the data does not broadcast to the target shape")
 
 
-@dataclass(frozen=True)
 class Broadcast1(_Broadcast):
     """Broadcast of operation set 1, without the bidirectional mode."""
 
 
-@dataclass(frozen=True)
 class Broadcast(_Broadcast):
     version: ClassVar[int] = 3
 
 
-@dataclass(frozen=True)
 class Tile(Op):
     """The data repeated along each axis; the shorter of shape and `repeats` is filled with 1."""
 

@@ -64,7 +64,6 @@ class Constant(Op):
         return (self.data,)
 
 
-@dataclass(frozen=True)
 class Result(Op):
     """An output of the graph; returns its input."""
 

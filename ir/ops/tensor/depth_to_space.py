@@ -121,7 +121,6 @@ def _check_lists(data: Fact, *lists: Fact) -> None:
             require_equal(own[0], len(shape), "blocks and edges have a number for each axis")
 
 
-@dataclass(frozen=True)
 class BatchToSpace(Op):
     """Blocks of the batch to the other axes, then the edges cut off."""
 
@@ -162,7 +161,6 @@ class BatchToSpace(Op):
         return (np.ascontiguousarray(expanded[(slice(None), *cut)]),)
 
 
-@dataclass(frozen=True)
 class SpaceToBatch(Op):
     """The inverse of BatchToSpace: zeros added at the edges, then blocks to the batch."""
 

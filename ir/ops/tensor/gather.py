@@ -15,7 +15,6 @@ from ..math.elementwise import INTEGERS
 from ..shape_inference import int_of, known_int, require_dtype, same_size, unknown_shape
 
 
-@dataclass(frozen=True)
 class _GatherOp(Op):
     """Base. out[b..., o..., i..., e...] = data[b..., o..., indices[b..., i...], e...]."""
 
@@ -102,7 +101,6 @@ def resolve_indices(indices: Array, size: int, out_of_range: str) -> tuple[Array
     return np.where(good, picks, 0), good
 
 
-@dataclass(frozen=True)
 class Gather1(_GatherOp):
     """Gather of operation set 1."""
 
@@ -214,12 +212,10 @@ class _GatherND(Op):
         return (np.array(out),)
 
 
-@dataclass(frozen=True)
 class GatherND5(_GatherND):
     version: ClassVar[int] = 5
     joins_batch: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class GatherND(_GatherND):
     version: ClassVar[int] = 8

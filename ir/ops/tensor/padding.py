@@ -129,7 +129,6 @@ def _positions(size: int, begin: int, end: int, mode: str) -> Array:
     return np.pad(listed, (begin, end), mode=mode)  # type: ignore[call-overload]
 
 
-@dataclass(frozen=True)
 class Pad1(Pad):
     """Pad of operation set 1: no negative numbers."""
 
@@ -191,7 +190,6 @@ class ReverseSequence(Op):
         return (np.ascontiguousarray(np.moveaxis(out, (0, 1), (batch, time))),)
 
 
-@dataclass(frozen=True)
 class Roll(Op):
     """Elements moved along axes by `shift`, those beyond the end to the beginning."""
 

@@ -109,7 +109,6 @@ class Reshape(Op):
         return (data.reshape(self._resolve(data.shape, ints_of(shape))),)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
 class _Squeeze(Op):
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axes", optional=True))
     evaluates_shapes: ClassVar[bool] = True
@@ -152,7 +151,6 @@ class _Squeeze(Op):
         return (np.squeeze(data, tuple(listed)),)
 
 
-@dataclass(frozen=True)
 class Squeeze1(_Squeeze):
     """Remove the listed axes of size 1, or all of them where no list is given."""
 
@@ -171,7 +169,6 @@ class Squeeze(_Squeeze):
         return self.allow_axis_skip
 
 
-@dataclass(frozen=True)
 class Unsqueeze(Op):
     """Insert axes of size 1; the list counts axes of the output."""
 
@@ -196,7 +193,6 @@ class Unsqueeze(Op):
         return (np.expand_dims(data, tuple(listed)),)
 
 
-@dataclass(frozen=True)
 class Transpose(Op):
     """Axis i of the output is axis order[i] of the input; an empty order reverses the axes."""
 

@@ -61,7 +61,6 @@ def _write_updates(out: Array, index: Any, updates: Array, reduction: str) -> Ar
     return wide.astype(out.dtype)
 
 
-@dataclass(frozen=True)
 class ScatterUpdate(Op):
     """data with updates [.., indices.., ..] at positions `indices` of an axis."""
 
@@ -87,7 +86,6 @@ class ScatterUpdate(Op):
         return (out,)
 
 
-@dataclass(frozen=True)
 class ScatterElementsUpdate3(Op):
     """out[indices[i, j], j] = updates[i, j], with the index on `axis`."""
 
@@ -166,7 +164,6 @@ class ScatterElementsUpdate(ScatterElementsUpdate3):
         return self.reduction, self.use_init_val
 
 
-@dataclass(frozen=True)
 class ScatterNDUpdate4(Op):
     """The last axis of `indices` is a position in data's leading axes, where updates go."""
 

@@ -27,7 +27,6 @@ from ..shape_inference import (
 )
 
 
-@dataclass(frozen=True)
 class ShapeOf1(Op):
     """ShapeOf of operation set 1: i64."""
 
@@ -63,7 +62,6 @@ class ShapeOf(Op):
         return (np.array(data.shape, dtype=self.output_type.numpy),)
 
 
-@dataclass(frozen=True)
 class _Range(Op):
     """Base. start, start + step, ... before stop."""
 
@@ -116,7 +114,6 @@ def _range(start: Array, stop: Array, step: Array, dtype: DType) -> Array:
     return cast_array(integers[0] + count * integers[1], dtype)
 
 
-@dataclass(frozen=True)
 class Range1(_Range):
     """Range of operation set 1: the inputs' type."""
 

@@ -41,7 +41,6 @@ def slice_length(op: Op, size: Dim, start: Dim | None, stop: Dim | None, step: i
     return fresh_symbol(op, 0, top) if found is None else found[1]
 
 
-@dataclass(frozen=True)
 class Slice(Op):
     """data[start:stop:step] on the listed axes (all leading ones where no list is given)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...dims.constraints import require_broadcast
@@ -14,7 +13,6 @@ from ..shape_inference import ints_of, one_dtype, unique_axes
 from .slice import Slice
 
 
-@dataclass(frozen=True)
 class SliceScatter(Op):
     """data with `updates` in place of data[start:stop:step] on the listed axes; updates have the
     shape that Slice gives (or broadcast to it)."""

@@ -86,7 +86,6 @@ def rank_positions(data: Array, axis: int, *, largest: bool) -> Array:
     return np.flip(data.shape[axis] - 1 - turned, axis)
 
 
-@dataclass(frozen=True)
 class TopK3(TopK1):
     """TopK of operation set 3."""
 
@@ -212,7 +211,6 @@ class CumSum(Op):
         return (_accumulate(self, np.add, data, 0 if axis is None else int_of(axis)),)
 
 
-@dataclass(frozen=True)
 class CumProd(CumSum):
     """As CumSum, with products (dialect; ONNX CumProd 26)."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +24,6 @@ _MAX_UNCHARGED_BYTES = 1 << 20
 _BYTES_PER_STRING = 96
 
 
-@dataclass(frozen=True)
 class StringTensorUnpack(Op):
     """The bytes of all strings in one row, and where each string begins and ends in it."""
 
@@ -65,7 +63,6 @@ class StringTensorUnpack(Op):
         return begins, ends, symbols
 
 
-@dataclass(frozen=True)
 class StringTensorPack(Op):
     """Strings from bytes in UTF-8 and where each string begins and ends in them."""
 

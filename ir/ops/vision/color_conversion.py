@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +24,6 @@ YUV_OFFSETS = np.array([16, 128, 128], np.float32)
 _TYPES = frozenset([DType.u8, DType.f16, DType.bf16, DType.f32])
 
 
-@dataclass(frozen=True)
 class ConvertColor(Op, ABC):
     """Base. Planes of a frame to [N, H, W, 3]; U and V have half the height and width.
 
@@ -95,7 +93,6 @@ def _split_frame(arg: Array) -> tuple[Array, int, int]:
     return arg.reshape(images, rows * columns), rows * 2 // 3, columns
 
 
-@dataclass(frozen=True)
 class NV12toRGB(ConvertColor):
     """Y and interleaved U, V [N, H / 2, W / 2, 2] to red, green, blue."""
 
@@ -112,7 +109,6 @@ class NV12toRGB(ConvertColor):
         return flat[:, :area].reshape(-1, height, width), uv[..., 0], uv[..., 1]
 
 
-@dataclass(frozen=True)
 class NV12toBGR(NV12toRGB):
     """Y and interleaved U, V to blue, green, red."""
 
@@ -120,7 +116,6 @@ class NV12toBGR(NV12toRGB):
     is_bgr: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class I420toRGB(ConvertColor):
     """Y, U and V [N, H / 2, W / 2, 1] to red, green, blue."""
 
@@ -145,7 +140,6 @@ class I420toRGB(ConvertColor):
         return flat[:, :area].reshape(-1, height, width), u, v
 
 
-@dataclass(frozen=True)
 class I420toBGR(I420toRGB):
     """Y, U and V to blue, green, red."""
 
