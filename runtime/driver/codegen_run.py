@@ -291,7 +291,7 @@ def _write_work(module: Module, part: Function) -> None:
 
 
 def _write_small(module: Module) -> Function:
-    """wake(pool), which is returned; spin(n), swap_mode(new)."""
+    """wake(pool), which is returned; spin(n)."""
     wake = module.function("irc_wake", [(PTR, "pool")], I32)
     add_word(wake, wake.params["pool"], POOL_EPOCH, 1, "seq_cst")
     wake_all(wake, word(wake, wake.params["pool"], POOL_EPOCH))
@@ -300,6 +300,4 @@ def _write_small(module: Module) -> Function:
     with f.range(0, f.params["n"], unroll=1):
         pause(f)
     f.ret(0)
-    f = module.function("irc_swap_mode", [(I32, "new")], I32)
-    f.ret(swap_mode(f, f.params["new"]))
     return wake

@@ -21,7 +21,7 @@ from ..jit.fork_guard import reset_in_child
 from ..machine.cpus import usable_cores
 from . import abi as words
 from .abi import MAX_WORKERS
-from .loader import Driver, reset_lock
+from .loader import Driver, reset_locks
 
 # A worker spins this long before it sleeps: about as long as waking it takes, which costs at most
 # twice what the best decision would (the ski-rental rule), and covers the Python code between two
@@ -169,6 +169,6 @@ def _after_fork_in_child() -> None:
         thing.after_fork()
 
 
-reset_in_child(reset_lock)
+reset_in_child(reset_locks)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
