@@ -25,14 +25,25 @@ from support.fixtures import ModelLookups
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
-def write(path: Path, weight: float = 2.0, *, width: int = 4, rows: int | str = "rows") -> Path:
-    """y = relu(x w), with metadata."""
+def write(
+    path: Path,
+    weight: float = 2.0,
+    *,
+    width: int = 4,
+    rows: int | str = "rows",
+    last: str = "Relu",
+) -> Path:
+    """y = relu(x w), or another operation of x w, with metadata."""
     w = numpy_helper.from_array(np.full((4, width), weight, np.float32), "w")
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])],
+        [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node(last, ["p"], ["y"])],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, width])],
+        [
+            helper.make_tensor_value_info(
+                "y", TensorProto.FLOAT, [rows, width] if last == "Relu" else None
+            )
+        ],
         [w],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -86,15 +97,21 @@ def _compile_until_found(lookups: ModelLookups, source: Any, **options: Any) -> 
     raise AssertionError(f"not found: {lookups.found}")
 
 
-def test_a_process_that_finds_its_model_imports_no_compiler(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("last", "most_files"), [("Relu", 0), ("Unique", 12)])
+def test_a_process_that_finds_its_model_imports_no_compiler(
+    last: str, most_files: int, tmp_path: Path
+) -> None:
+    """Of the operations, it imports those that its plan evaluates in Python."""
+    path = write(tmp_path / "m.onnx", last=last)
     code = (
         "import irc_compiler as irc, numpy as np, sys\n"
         "from irc_compiler.api import model_cache\n"
         "model_cache._MIN_AGE_NS = 0\n"
         f"net = irc.compile_model({str(path)!r}, num_threads=1)\n"
-        "print(net(np.ones((1, 4), np.float32))['y'][0, 0])\n"
+        "print(net(np.ones((1, 4), np.float32))['y'].flat[0])\n"
         "print(sorted({'onnx', 'networkx', 'llvmlite', 'irc_compiler.compiler.pipeline'}"
         " & set(sys.modules)))\n"
+        "print(sum(n.startswith('irc_compiler.ir.ops.') for n in sys.modules))\n"
     )
     env = os.environ | {"IRC_MODEL_CACHE": "1", "IRC_CACHE_DIR": str(tmp_path / "cache")}
     texts = [
@@ -106,6 +123,7 @@ def test_a_process_that_finds_its_model_imports_no_compiler(path: Path, tmp_path
     assert [t[0] for t in texts] == ["8.0"] * 2
     assert "irc_compiler.compiler.pipeline" in texts[0][1]
     assert texts[1][1] == "[]"
+    assert int(texts[0][2]) > 80 and int(texts[1][2]) <= most_files
 
 
 def test_a_changed_file_is_compiled_again(lookups: ModelLookups, path: Path) -> None:

@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-
 from irc_compiler.ir.errors import Error
 from irc_compiler.runtime.driver import loader
 
