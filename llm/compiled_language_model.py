@@ -150,7 +150,8 @@ def compile_or_find(
     entry = find_entry(path, config, "language model", weights, form, share=LANGUAGE_MODEL_SHARE)
     found = None if entry is None else entry.find()
     if found is not None:
-        # The library reads a tokenizer without the interpreter's lock.
+        # The library keeps the interpreter's lock while it reads a tokenizer: files are read
+        # meanwhile, nothing is computed in Python.
         with ThreadPoolExecutor(1, "irc-tokenizer") as pool:
             content, where = found.attachments[ATTACHMENT], repr(os.fspath(path))
             attached = pool.submit(_read_attached, content, where)
