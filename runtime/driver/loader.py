@@ -99,7 +99,11 @@ def in_default_mode(function: Callable[_P, _R]) -> Callable[_P, _R]:
         mode = swap(default_mode(_host_target().arch))
         try:
             if _driver is None:
-                threading.Thread(target=_try_to_load_driver, args=(cache,), name="irc-load").start()
+                loading = threading.Thread(
+                    target=_try_to_load_driver, args=(cache,), name="irc-load"
+                )
+                with suppress(RuntimeError):  # the system gives no more threads
+                    loading.start()
             return function(*args, **options)
         finally:
             swap(mode)

@@ -48,3 +48,12 @@ def test_an_error_is_raised_where_the_driver_is_needed(monkeypatch: pytest.Monke
     with pytest.raises(Error, match="no executable memory"):
         loader.load_driver()
     assert loaders == ["irc-load", threading.main_thread().name]
+
+
+@pytest.mark.usefixtures("unloaded")
+def test_a_system_that_gives_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert loader.in_default_mode(lambda: loader.load_driver() is loader._driver)()
