@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        try:
-            value = getattr(import_module(".catalog", __name__), name)
-        except AttributeError:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-        globals()[name] = value
+        catalog = import_module(".catalog", __name__)
+        if not hasattr(catalog, name):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        globals()[name] = value = getattr(catalog, name)
         return value

@@ -44,6 +44,13 @@ def test_find(kind: str, opset: int, cls: type[Op] | None) -> None:
     assert o.find(kind, opset) is cls
 
 
+def test_a_name_that_is_no_operation_is_refused() -> None:
+    with pytest.raises(AttributeError, match="irc_compiler.ir.ops' has no attribute 'MatMull'"):
+        getattr(o, "MatMull")  # noqa: B009
+    with pytest.raises(ImportError, match="MatMull"):
+        exec("from irc_compiler.ir.ops import MatMull")
+
+
 def test_kind_and_version_are_unique() -> None:
     keys = [(c.kind.lower(), c.version) for c in o.ALL_OPS]
     assert len(set(keys)) == len(keys)
