@@ -101,8 +101,18 @@ def attr(default: Any = dataclasses.MISSING, *, xml: str | None = None) -> Any:
     return field(default=default, metadata={"xml": xml} if xml else {})
 
 
+class _Frozen:
+    """Refuses changes, also of instances of a class that `dataclass` did not decorate again."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
 @dataclass(frozen=True)
-class Op:
+class Op(_Frozen):
     """Base of all operations; see the module's text. `version` is the operation set number in
     which first has this class, or 0 for irc's own dialect (`version="irc"` in XML).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from typing import Any
 
 import irc_compiler.ir.ops as o
 import pytest
@@ -74,6 +75,11 @@ def test_declarations(cls: type[Op]) -> None:
     assert cls.kind and inspect.getdoc(cls)
     assert dataclasses.is_dataclass(cls)
     assert getattr(cls, "__dataclass_params__").frozen  # noqa: B009
+    made: Any = object.__new__(cls)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.more = 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del made.more
     names = [p.name for p in (*cls.inputs, *cls.outputs)]
     assert all(names)
     assert len({p.name for p in cls.inputs}) == len(cls.inputs)
