@@ -478,7 +478,7 @@ def start_found(
     try:
         with found.program as stored:
             source, constants = CachedSource(found, read, config), stored.read_constants()
-        return _start(stored.plan, {}, source, constants=constants, prepared=stored.prepared)
+        return _start(found.plan, {}, source, constants=constants, prepared=stored.prepared)
     except (ArtifactError, MemoryLimitError, OSError):
         found.entry.remove()
         return None

@@ -1,10 +1,10 @@
 """Compiled models in the code cache: what a program compiles at each of its starts is found there.
 
 An entry is a program (runtime/artifact/program_file.py) with the model's rt_info and the state
-(inode, size, times) of each other file that it was read from. Its name is a
-digest of all that decides a plan: the model's bytes, the options, the Target, and irc's own files.
-The digest of a file is remembered by its state. Language models are named by the states of their
-files alone. Each compile stores its model: that takes 1 to 6 % longer.
+(inode, size, times) of each other file that it was read from. Its name is a digest of all that
+decides a plan: the model's content, the options, the Target, and irc's own files. The digest of a
+file is remembered by its state. Language models are named by the states of their files alone. Each
+compile stores its model: that takes 1 to 6 % longer.
 
 `IRC_MODEL_CACHE=0` leaves models out of the cache. So do operations of users, an explicit
 `max_memory`, and options and variables that ask for what only a compile shows.
@@ -21,12 +21,13 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from ..compiler.frontends.onnx.files.content import identify_content
 from ..compiler.frontends.openvino_objects import is_openvino_model, serialize_model
 from ..compiler.model import Model, Origin
 from ..ir.errors import ArtifactError, ModelFormatError
@@ -36,6 +37,7 @@ from .model_source import CompileConfig, ModelSource
 if TYPE_CHECKING:
     from ..compiler.frontends.xml.source import FileState
     from ..compiler.rewrite.trace import Trace
+    from ..plan.plan import Plan
     from ..runtime.artifact.program_file import ProgramFile
     from ..runtime.jit.disk_cache import DiskCache
     from ..runtime.jit.program import CompiledPlan
@@ -100,12 +102,31 @@ class _Main:
 
 
 @dataclass(frozen=True)
+class _Identity:
+    """What identifies the content of a model: `parts`, as JSON has it.
+
+    main: its file, None for bytes and an openvino.Model. graph_name: the name that bytes give the
+    graph, where they may be another model's but for it.
+    """
+
+    parts: Any
+    main: _Main | None = None
+    graph_name: str | None = None
+
+
+@dataclass(frozen=True)
 class StoredModel:
     """What an entry holds. files: the paths that the model is read from."""
 
     entry: ModelEntry
     program: ProgramFile
     files: tuple[str, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, with the name of this model's graph."""
+        name, plan = self.entry.identity.graph_name, self.program.plan
+        return plan if name is None else replace(plan, name=name)
 
     @property
     def attachments(self) -> dict[str, bytes]:
@@ -118,14 +139,14 @@ class StoredModel:
 class ModelEntry:
     """The entry of a model in the cache, which may be there or not.
 
-    main: the model's file and the digest of its content, None for bytes. files: other files that
-    are known before it is read. limit: bytes of the entry. is_unchanged: whether the source is what
-    it was, as far as it is in memory. attached: what is stored with the plan, by name.
+    files: those that are known before it is read. limit: bytes of the entry. is_unchanged: whether
+    the source is what it was, as far as it is in memory. attached: what is stored with the plan, by
+    name.
     """
 
     cache: DiskCache
     key: str
-    main: _Main | None
+    identity: _Identity
     files: tuple[tuple[str, _State], ...]
     limit: int
     is_unchanged: Callable[[], bool]
@@ -149,7 +170,8 @@ class ModelEntry:
         if changed or program.nbytes > default_max_memory():
             program.close()
             return None
-        mine = () if self.main is None else (self.main.path,)
+        main = self.identity.main
+        mine = () if main is None else (main.path,)
         return StoredModel(self, program, (*mine, *files))
 
     def store(self, source: ModelSource, program: CompiledPlan) -> None:
@@ -157,9 +179,10 @@ class ModelEntry:
         whose files may be written again unseen."""
         from ..runtime.artifact.program_file import write_program
 
-        read = [f for f in source.files if self.main is None or str(f.path) != self.main.path]
+        main = self.identity.main
+        read = [f for f in source.files if main is None or str(f.path) != main.path]
         files = _stable_files(read, self.files)
-        if files is None or (self.main is not None and not self.main.is_unchanged()):
+        if files is None or (main is not None and not main.is_unchanged()):
             return
         if program.constant_bytes > self.limit:
             return
@@ -234,18 +257,17 @@ def find_entry(
     else:
         size = sum(state[1] for state in files.values())
         good = 0 < size <= limit and all(_is_stable(state) for state in files.values())
-        found = (list(files.items()), None) if good else None
+        found = _Identity(list(files.items())) if good else None
     if found is None:
         return None
-    identity, main = found
     from ..runtime.machine.detect import host_target
 
-    parts = [_own_files(), host_target().key(), config.encode(), others, identity]
+    parts = [_own_files(), host_target().key(), config.encode(), others, found.parts]
 
     def is_unchanged() -> bool:
-        return bool(files) or main is not None or _identify(source, cache, limit) == found
+        return bool(files) or found.main is not None or _identify(source, cache, limit) == found
 
-    return ModelEntry(cache, _digest(parts), main, tuple(files.items()), limit, is_unchanged)
+    return ModelEntry(cache, _digest(parts), found, tuple(files.items()), limit, is_unchanged)
 
 
 def recall_json(source: Any, name: str) -> Any:
@@ -292,22 +314,21 @@ def _locate_json(source: Any, name: str) -> tuple[DiskCache, str, _Main | None] 
     found = None if cache is None else _identify(source, cache, cache.limit // GRAPH_SHARE)
     if cache is None or found is None:
         return None
-    return cache, _digest([_own_files(), name, found[0]]), found[1]
+    return cache, _digest([_own_files(), name, found.parts]), found.main
 
 
-def _identify(source: Any, cache: DiskCache, limit: int) -> tuple[list[Any], _Main | None] | None:
-    """What identifies the content of a file, bytes or an openvino.Model, and the file; None for
-    other sources and those of more than `limit` bytes."""
+def _identify(source: Any, cache: DiskCache, limit: int) -> _Identity | None:
+    """What identifies a file, bytes or an openvino.Model; None for other sources and those of more
+    than `limit` bytes."""
     if is_openvino_model(source):
         with serialize_model(source) as xml:
             weights = xml.with_suffix(".bin")
             if xml.stat().st_size + weights.stat().st_size > limit:
                 return None
             text = _NUMBERED_NAME.sub(rb'name="\1" type="', xml.read_bytes())
-            return [hashlib.sha256(text).hexdigest(), _digest_file(weights)], None
+            return _Identity([hashlib.sha256(text).hexdigest(), _digest_file(weights)])
     if isinstance(source, bytes | bytearray | memoryview):
-        good = len(source) <= limit
-        return ([hashlib.sha256(source).hexdigest(), ""], None) if good else None
+        return _identify_bytes(source) if len(source) <= limit else None
     if not isinstance(source, str | os.PathLike):
         return None
     path = os.path.abspath(cast("str | os.PathLike[str]", source))
@@ -317,7 +338,14 @@ def _identify(source: Any, cache: DiskCache, limit: int) -> tuple[list[Any], _Ma
         return None
     # The weights of an .xml are another file: equal texts may have other weights.
     is_text = main.path.lower().endswith(".xml")
-    return [main.digest, main.path if is_text else ""], main
+    return _Identity([main.digest, main.path if is_text else ""], main)
+
+
+def _identify_bytes(source: bytes | bytearray | memoryview) -> _Identity:
+    content = identify_content(source)
+    if content is None:
+        return _Identity([hashlib.sha256(source).hexdigest(), ""])
+    return _Identity([content.digest, "content"], graph_name=content.graph_name)
 
 
 def _digest(parts: Sequence[Any]) -> str:

@@ -72,6 +72,7 @@ TESTED_IN = {
     f"{ONNX}/order.py": f"{ONNX}/test_functions.py",
     f"{ONNX}/files/initializers.py": f"{ONNX}/files/test_external_data.py",
     f"{ONNX}/files/model_file.py": f"{ONNX}/files/test_external_data.py",
+    f"{ONNX}/files/wire.py": f"{ONNX}/files/test_content.py",
     f"{ONNX}/files/zero_copy_weights.py": f"{ONNX}/test_reader.py",
     f"{ONNX}/ops/ai_onnx_ml/scores.py": f"{ONNX}/ops/ai_onnx_ml/test_trees.py",
     f"{ONNX}/ops/ai_onnx_ml/*.py": f"{ONNX}/ops/ai_onnx_ml/test_ml_models.py",

@@ -126,6 +126,21 @@ def test_a_process_that_finds_its_model_imports_no_compiler(
     assert int(texts[0][2]) > 80 and int(texts[1][2]) <= most_files
 
 
+def test_bytes_of_another_graph_name_are_found(lookups: ModelLookups, path: Path) -> None:
+    """skl2onnx writes a new name and another order of operator sets at each start of a program."""
+    model = onnx.load(path)
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    first = compat.InferenceSession(model.SerializeToString())
+    model.graph.name = "another"
+    model.opset_import.reverse()
+    found = compat.InferenceSession(model.SerializeToString())
+    assert lookups.found == [False, True]
+    assert first.get_modelmeta().graph_name == "g"
+    assert found.get_modelmeta().graph_name == found.net.model.name == "another"
+    np.testing.assert_array_equal(found.net(X)["y"], first.net(X)["y"])
+    assert found.net.report() == irc.compile_model(model).report()
+
+
 def test_a_changed_file_is_compiled_again(lookups: ModelLookups, path: Path) -> None:
     _compile_until_found(lookups, path)
     write(path, 3.0)

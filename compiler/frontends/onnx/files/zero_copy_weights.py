@@ -8,22 +8,15 @@ small rest is parsed. Whatever looks unusual is left in the text, where protobuf
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from .....ir.op import Array
 from ...xml.source import HeldBytes, OpenFile
+from .wire import GRAPH, LENGTH_DELIMITED, Unusual, WireField, encode_varint, read_fields
 
-_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
-_WIRE_LENGTH_DELIMITED = 2
-_FIXED = {1: 8, 5: 4}
+_INITIALIZER, _RAW_DATA = 5, 9
 _MIN_PAYLOAD_BYTES = 4096
-_MAX_VARINT = 10
 _READER_THREADS = 4
-
-
-class _Unusual(Exception):
-    """The bytes are not what an ONNX model usually is."""
 
 
 class _Text:
@@ -52,19 +45,19 @@ def lift_payloads(source: OpenFile | HeldBytes) -> tuple[bytes, dict[int, Array]
     if source.size < _MIN_PAYLOAD_BYTES:
         return text.part(0, source.size), {}
     payloads: dict[int, tuple[int, int]] = {}
-    graphs: list[tuple[int, int, int, int, int]] = []
+    graphs: list[WireField] = []
     graph: list[bytes] = []
     try:
-        graphs = [f for f in _fields(text, 0, text.size) if f[0] == _GRAPH]
-        if len(graphs) == 1 and graphs[0][1] == _WIRE_LENGTH_DELIMITED:
-            graph = _without_payloads(text, graphs[0][3], graphs[0][4], payloads)
-    except _Unusual:
+        graphs = [f for f in read_fields(text.byte, 0, text.size) if f.number == GRAPH]
+        if len(graphs) == 1 and graphs[0].wire == LENGTH_DELIMITED:
+            graph = _without_payloads(text, graphs[0].content, graphs[0].end, payloads)
+    except Unusual:
         payloads.clear()
     if not payloads:
         return text.part(0, source.size), {}
-    _, _, start, _, end = graphs[0]
-    head = bytes([_GRAPH << 3 | _WIRE_LENGTH_DELIMITED]) + _varint(sum(map(len, graph)))
-    rest = b"".join([text.part(0, start), head, *graph, text.part(end, text.size)])
+    head = bytes([GRAPH << 3 | LENGTH_DELIMITED]) + encode_varint(sum(map(len, graph)))
+    parts = [text.part(0, graphs[0].start), head, *graph, text.part(graphs[0].end, text.size)]
+    rest = b"".join(parts)
 
     def read(position: int) -> tuple[int, Array]:
         return position, source.part(*payloads[position])
@@ -80,70 +73,24 @@ def _without_payloads(
     pieces: list[bytes] = []
     copied_to = start
     position = -1
-    for number, wire, field, first, last in _fields(text, start, end):
-        if number != _INITIALIZER or wire != _WIRE_LENGTH_DELIMITED:
+    for number, wire, field, first, last in read_fields(text.byte, start, end):
+        if number != _INITIALIZER or wire != LENGTH_DELIMITED:
             continue
         position += 1
         if last - first < _MIN_PAYLOAD_BYTES:
             continue
-        raws = [f for f in _fields(text, first, last) if f[0] == _RAW_DATA]
-        if (
-            len(raws) != 1
-            or raws[0][1] != _WIRE_LENGTH_DELIMITED
-            or raws[0][4] - raws[0][3] < _MIN_PAYLOAD_BYTES
-        ):
+        raws = [f for f in read_fields(text.byte, first, last) if f.number == _RAW_DATA]
+        if len(raws) != 1 or raws[0].wire != LENGTH_DELIMITED:
             continue
-        _, _, raw_field, raw_first, raw_last = raws[0]
-        size = (raw_field - first) + (last - raw_last)
+        raw = raws[0]
+        if raw.end - raw.content < _MIN_PAYLOAD_BYTES:
+            continue
+        size = (raw.start - first) + (last - raw.end)
         pieces += [
             text.part(copied_to, field),
-            bytes([_INITIALIZER << 3 | _WIRE_LENGTH_DELIMITED]) + _varint(size),
+            bytes([_INITIALIZER << 3 | LENGTH_DELIMITED]) + encode_varint(size),
         ]
-        pieces += [text.part(first, raw_field), text.part(raw_last, last)]
+        pieces += [text.part(first, raw.start), text.part(raw.end, last)]
         copied_to = last
-        payloads[position] = (raw_first, raw_last)
+        payloads[position] = (raw.content, raw.end)
     return [*pieces, text.part(copied_to, end)]
-
-
-def _fields(text: _Text, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Number, wire type, where the field begins, where its content begins, and where it ends."""
-    at = start
-    while at < end:
-        field = at
-        tag, at = _read_varint(text, at, end)
-        number, wire = tag >> 3, tag & 7
-        first = at
-        if wire == _WIRE_LENGTH_DELIMITED:
-            size, first = _read_varint(text, at, end)
-            at = first + size
-        elif wire == 0:
-            _, at = _read_varint(text, at, end)
-        elif wire in _FIXED:
-            at += _FIXED[wire]
-        else:
-            raise _Unusual
-        if at > end or not number:
-            raise _Unusual
-        yield number, wire, field, first, at
-
-
-def _read_varint(text: _Text, at: int, end: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 7 * _MAX_VARINT, 7):
-        if at >= end:
-            raise _Unusual
-        byte = text.byte(at)
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-    raise _Unusual
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
