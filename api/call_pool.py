@@ -11,11 +11,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from ..ir.errors import ExecutionError
+from ..ir.lazy_dataclass import dataclass
 from ..runtime.driver.thread_pool import watch_forks
 from ..runtime.machine.numa import keep_thread_on
 from .ports import Outputs

@@ -21,7 +21,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,6 +32,7 @@ from ..compiler.frontends.openvino_objects import is_openvino_model, serialize_m
 from ..compiler.model import Model, Origin
 from ..ir.errors import ArtifactError, ModelFormatError
 from ..ir.extensions import has_extensions
+from ..ir.lazy_dataclass import dataclass
 from .model_source import CompileConfig, ModelSource
 
 if TYPE_CHECKING:

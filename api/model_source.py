@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from ..compiler.model import Model, Origin, RtInfo
 from ..compiler.options import Options, Shapes, to_compile_config
 from ..ir.errors import ExecutionError
+from ..ir.lazy_dataclass import dataclass
 
 # What calls of a model are made for.
 Performance: TypeAlias = Literal["latency", "throughput"]

@@ -10,7 +10,6 @@ need gradients stay with torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from ..compiler import model as models
 from ..compiler.options import Options
+from ..ir.lazy_dataclass import dataclass
 from .compiled_model import CompiledModel, compile_with_options
 from .torch_models import import_torch
 

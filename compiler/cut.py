@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..ir.dims import Dim, symbol
 from ..ir.dtype import DType, parse_element_type
 from ..ir.errors import UsageError
 from ..ir.graph import Graph, Value
 from ..ir.infer import infer_graph, infer_node
+from ..ir.lazy_dataclass import dataclass
 from ..ir.ops import Convert, Parameter, Result
 from ..ir.types import TensorType
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ..ir.dims import Dim
 from ..ir.errors import ModelFormatError, UsageError, memory_errors
+from ..ir.lazy_dataclass import dataclass
 from ..ir.types import TensorType, Type
 from .metadata import HasMetadata
 

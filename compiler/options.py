@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
+
+from ..ir.lazy_dataclass import dataclass
 
 # Constant folding may make a model's constants grow by at most this much
 # (docs/dev/architecture.md).

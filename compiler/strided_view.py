@@ -8,11 +8,12 @@ result as strides over the same buffer returns None, and the caller copies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from ..ir.dims import Dim, eq, minimum, product
 from ..ir.dtype import DType
+from ..ir.lazy_dataclass import dataclass
 
 # The size and stride of an axis.
 Part: TypeAlias = tuple[Dim, Dim]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
+
+from .lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
 
 import numpy.typing as npt
 
 from .errors import VerificationError
+from .lazy_dataclass import dataclass
 from .types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -101,18 +102,8 @@ def attr(default: Any = dataclasses.MISSING, *, xml: str | None = None) -> Any:
     return field(default=default, metadata={"xml": xml} if xml else {})
 
 
-class _Frozen:
-    """Refuses changes, also of instances of a class that `dataclass` did not decorate again."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-
-
 @dataclass(frozen=True)
-class Op(_Frozen):
+class Op:
     """Base of all operations; see the module's text. `version` is the operation set number in
     which first has this class, or 0 for irc's own dialect (`version="irc"` in XML).
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .lazy_dataclass import dataclass
 from .op import Array
 
 

@@ -9,8 +9,9 @@ exact in f32, so that a fused multiply-add gives the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from .lazy_dataclass import dataclass
 
 # Values of a row are a multiple of it, by bits of a code: no vector of up to 16 values crosses
 # the end of a group, or the middle of a row of 4-bit codes.

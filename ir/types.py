@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf, prod
 from typing import Any, TypeAlias, cast
@@ -19,6 +18,7 @@ from .dims.expr import interval_of
 from .dims.serialization import Bounds, Json
 from .dtype import DType
 from .errors import ShapeError, VerificationError
+from .lazy_dataclass import dataclass
 
 Shape: TypeAlias = "tuple[Dim, ...] | None"
 

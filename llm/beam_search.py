@@ -7,10 +7,10 @@ end token included (Hugging Face's length_penalty of 1, early_stopping False).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..ir.lazy_dataclass import dataclass
 from .decoder import TokenCache
 from .generation import Clock, TextRow, TextSettings
 from .result import Generation

@@ -9,7 +9,6 @@ Codes are rows of u8, one per token and head, each with its scales
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..compiler.model import Model
@@ -18,6 +17,7 @@ from ..ir.dtype import DType
 from ..ir.errors import UnsupportedOperationError
 from ..ir.graph import Graph, Use, Value
 from ..ir.infer import infer_graph
+from ..ir.lazy_dataclass import dataclass
 from ..ir.op import Op
 from ..ir.ops import Assign, Concat, Convert, DequantizeRows, Gather, QuantizeRows, ReadValue
 from ..ir.row_codes import ROW_MULTIPLE, RowCodes

@@ -9,12 +9,13 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..compiler.options import Options
 from ..ir.errors import ArtifactError, Error, ModelFormatError, UsageError
+from ..ir.lazy_dataclass import dataclass
 from ..ir.serialization.dataclass_json import decode, encode
 from .chat_template import ChatTemplate
 from .decoder import compile_decoder, prepare_decoder

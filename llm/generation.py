@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ir.errors import UsageError
+from ..ir.lazy_dataclass import dataclass
 from .constraint import make_constraint
 from .decoder import TokenCache
 from .draft_model import DRAFT_TOKENS, DraftModel, count_shared_tokens

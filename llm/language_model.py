@@ -9,10 +9,11 @@ i64 [B, S], beam_idx i32 [B] (row i of the cache continues row beam_idx[i]). Out
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from ..ir.errors import UsageError
+from ..ir.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..compiler.model import Model

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from ..ir.lazy_dataclass import dataclass
 from .sampling import TokenLogprob
 
 FinishReason = Literal["stop", "length"]

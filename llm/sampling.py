@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..ir.errors import UsageError
+from ..ir.lazy_dataclass import dataclass
 from .constraint import MAX_GRAMMAR_CHARACTERS, TokenConstraint
 
 Row = npt.NDArray[np.float32]

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from typing import Any, Final, cast
 
 from ..ir.errors import VerificationError
+from ..ir.lazy_dataclass import dataclass
 
 _MAX_LISTED: Final = 80
 

@@ -14,11 +14,11 @@ compile report names it. Control flow that Python steers is a terminal with a pl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir.dims import Dim
 from ..ir.dtype import DType
+from ..ir.lazy_dataclass import dataclass
 from ..ir.op import MAX_BODY_DEPTH, Op
 from ..ir.types import Type
 from .packing.layouts import Layout

@@ -11,10 +11,11 @@ import functools
 import hashlib
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final, Literal, cast
 
 from ..ir.errors import VerificationError
+from ..ir.lazy_dataclass import dataclass
 from .heuristics import DEFAULT_HEURISTICS, Heuristics
 
 Isa = Literal["avx512", "avx2", "neon", "plain"]

@@ -70,6 +70,8 @@ FENCES = {
 CIRCLES = {
     "ir.graph": 2,  # an operation's bodies are graphs: a type, no call
 }
+# The packages that a compiled model needs.
+LAZY = ("ir", "plan", "compiler", "runtime", "api", "llm")
 # Where a person meets irc: an error here is about what that person gave.
 FACED = ("cli", "compat", "builder", "api", "serve", "quantization", "llm")
 ERRORS = {"Error", "UsageError", "InputError", "InputFileError", "ExecutionError", "ShapeError"}
@@ -216,6 +218,16 @@ def test_no_import_has_side_effects_by_decorator() -> None:
     for path in SOURCES:
         for line, decorator in facts_of(path).decorators:
             assert "register" not in decorator, f"{path}:{line}"
+
+
+def test_no_import_generates_methods_of_frozen_dataclasses() -> None:
+    """What a compiled model needs starts faster so (ir/lazy_dataclass.py)."""
+    for path in SOURCES:
+        if top_package(path) not in LAZY:
+            continue
+        decorators = [text for _, text in facts_of(path).decorators]
+        if "dataclass(frozen=True)" in decorators:
+            assert "lazy_dataclass import" in path.read_text(encoding="utf-8"), path
 
 
 def test_a_skip_says_what_was_not_run() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from ...ir.dims import Dim
 from ...ir.graph import Graph
+from ...ir.lazy_dataclass import dataclass
 from ...ir.ops import Constant
 from ..options import Options
 from ..pipeline import optimize

@@ -4,12 +4,13 @@ at run time, and when it has to stay on the host."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from ...ir import ops
 from ...ir.errors import VerificationError
 from ...ir.graph import Graph
+from ...ir.lazy_dataclass import dataclass
 from ...ir.op import Op
 from ...ir.ops.math.elementwise import Elementwise
 from ...ir.ops.math.reduce import Reduction

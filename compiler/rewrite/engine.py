@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import TypeVar
 
 from ...ir.errors import Error, VerificationError
 from ...ir.graph import Graph, Node, Value
 from ...ir.infer import infer_node
+from ...ir.lazy_dataclass import dataclass
 from ...ir.op import KNOWN_VALUE_LIMIT, Array, Effects, Op
 from ...ir.types import compatible
 from ...ir.verify import verify

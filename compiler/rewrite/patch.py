@@ -8,7 +8,7 @@ shape, moves names and uses, and removes dead nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from ...ir.dims import Dim
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
+from ...ir.lazy_dataclass import dataclass
 from ...ir.op import Op
 from ...ir.ops.tensor.constants import Constant
 

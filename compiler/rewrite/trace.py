@@ -10,11 +10,12 @@ import os
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ...ir.escape import escape_text
 from ...ir.graph import Graph
+from ...ir.lazy_dataclass import dataclass
 from ...ir.text.graph_text import print_graph
 
 

@@ -13,7 +13,6 @@ length is refused by the run.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from ...ir.dims import Dim
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Use, Value
 from ...ir.infer import infer_graph
+from ...ir.lazy_dataclass import dataclass
 from ...ir.ops import (
     Assign,
     Concat,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from ..errors import ShapeError
+from ..lazy_dataclass import dataclass
 from . import Dim, eq, le, maximum
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 
 import numpy as np
 
 from ..errors import ExecutionError
+from ..lazy_dataclass import dataclass
 from ..limits.memory_budget import charge_array
 from ..op import Array
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..dtype import DType
+from ..lazy_dataclass import dataclass
 from ..limits.memory_budget import charge_bytes
 from ..op import Array, Fact, Op, Port
 from ..types import Type, parse_type

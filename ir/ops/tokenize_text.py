@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..lazy_dataclass import dataclass
 from .regex_match import compile_bounded, may_match_nothing
 
 _START, _END = "\x02", "\x03"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..dtype import DType
 from ..errors import ExecutionError, VerificationError
+from ..lazy_dataclass import dataclass
 from .evaluate import (
     COMPARISONS,
     LOGIC,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..dtype import DType
+from ..lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from ...ir.errors import ExecutionError, UsageError
+from ...ir.lazy_dataclass import dataclass
 from ..decoder import Decoder, Floats, TokenCache
 from ..generation import TextSettings
 from ..result import Generation

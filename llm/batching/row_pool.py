@@ -11,13 +11,14 @@ columns are masked. After a step the new keys and values move to the next free c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ...api.infer_request import ATTENTION_BLOCK_KEYS as BLOCK
+from ...ir.lazy_dataclass import dataclass
 from ..decoder import Decoder, Floats, TokenCache
 from ..language_model import ModelConfig
 

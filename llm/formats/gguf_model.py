@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ...compiler.model import Model, Origin
 from ...ir.errors import ModelFormatError, UnsupportedOperationError
+from ...ir.lazy_dataclass import dataclass
 from ...ir.op import Array
 from ..architectures.build_decoder import build_decoder
 from ..architectures.decoder import DecoderFeatures, Rotary

@@ -8,12 +8,12 @@ way to split a piece into two pieces becomes a merge, ranked by the piece's scor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...ir.errors import ModelFormatError, UnsupportedOperationError
+from ...ir.lazy_dataclass import dataclass
 from ..chat_template import ChatTemplate
 from ..tokenizer import Tokenizer
 from .gguf_metadata import Metadata

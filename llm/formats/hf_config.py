@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ...ir.errors import UnsupportedOperationError
+from ...ir.lazy_dataclass import dataclass
 from ..architectures.decoder import DecoderFeatures, Rotary, llama3_factors
 from .json_files import JsonObject
 

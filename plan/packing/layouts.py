@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final, TypeAlias
 
 from ...ir.errors import VerificationError
+from ...ir.lazy_dataclass import dataclass
 from ..ranges import BLOCK, MAX_PANEL, Range
 
 # Sums of bytes that F(4 x 4) computes are smaller than this

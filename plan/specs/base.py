@@ -15,11 +15,11 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, cast
 
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
+from ...ir.lazy_dataclass import dataclass
 from ...ir.scalar.program import Program
 from ..packing.layouts import Layout, PackedLayout
 from ..ranges import NUMBER, STRIDE, Range

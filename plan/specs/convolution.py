@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
+from ...ir.lazy_dataclass import dataclass
 from ...ir.scalar.program import Program
 from ...ir.scalar.verify import verify_program
 from ..packing.layouts import PackedConv, PackedLayout

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from ...ir.lazy_dataclass import dataclass
 from ...ir.scalar.program import Program, compares_floats
 from ...ir.scalar.verify import verify_program
 from ..ranges import COUNT, Range

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from ...ir.lazy_dataclass import dataclass
 from ..ranges import COUNT, Range
 from ..target import Target
 from .base import Operand, Size, Spec, describe_sizes, resolver

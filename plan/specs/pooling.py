@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
+from ...ir.lazy_dataclass import dataclass
 from ...ir.scalar.program import Program
 from ...ir.scalar.verify import verify_program
 from ..ranges import COUNT, OFFSET, Range

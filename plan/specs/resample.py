@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
+from ...ir.lazy_dataclass import dataclass
 from ..ranges import BITS, COUNT, OFFSET, Range
 from ..target import Target
 from .base import Operand, Size, Spec

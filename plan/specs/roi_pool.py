@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from ...ir.lazy_dataclass import dataclass
 from ..ranges import COUNT, MAX_TAPS, Range
 from ..target import Target
 from .base import Operand, Size, Spec

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ...ir.dtype import DType
+from ...ir.lazy_dataclass import dataclass
 from ..ranges import COUNT, Range
 from ..target import Target
 from .base import Operand, Size, Spec, resolver

@@ -8,9 +8,9 @@ of memory, need to know it; it is shown once, from the plan's size expressions.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
 from ...ir.dims import Dim, bounds, eq, product
+from ...ir.lazy_dataclass import dataclass
 from ..plan import INPUT, OUTPUT, ControlStep, HostStep, KernelStep, Region, Step
 from ..specs.base import RuntimeDim, Size
 from ..specs.elementwise import ElementwiseSpec

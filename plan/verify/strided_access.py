@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from ...ir.lazy_dataclass import dataclass
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -19,8 +19,9 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
+
+from ...ir.lazy_dataclass import dataclass
 
 MAGIC: Final = b"\x89IRC\r\n\x1a\n"
 FORMAT: Final = 1

@@ -20,13 +20,13 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import ArtifactError
+from ...ir.lazy_dataclass import dataclass
 from ...plan.plan import Plan
 from ..jit.fork_guard import reset_in_child
 from ..jit.program import CompiledPlan, PreparedPlan, kernel_keys

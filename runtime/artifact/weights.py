@@ -14,7 +14,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from ...ir.dtype import DType
 from ...ir.int4 import Int4Bytes, is_four_bit
+from ...ir.lazy_dataclass import dataclass
 from ...ir.serialization.dataclass_json import invalid_data_error
 from ...plan.plan import Plan, PlanConstant
 from ..machine.cpus import usable_cores

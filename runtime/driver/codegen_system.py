@@ -8,9 +8,9 @@ on Linux; the others are prepared, and run there with stand-ins for the system's
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from ...ir.lazy_dataclass import dataclass
 from ..llvmir.builder import Function, Module
 from ..llvmir.values import I32, I64, PTR, Value
 from ..machine.platforms.platform_interface import SystemName

@@ -12,11 +12,11 @@ import ctypes
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ...ir.errors import Error
+from ...ir.lazy_dataclass import dataclass
 from ...plan.target import Target, generic_target
 from ..jit.builtin_code import CodeCache, kept_code
 from ..machine.platforms.host_platform import host_platform

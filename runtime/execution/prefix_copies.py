@@ -7,11 +7,11 @@ A variable that grows is a region's input; its next value, an output, begins wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
+from ...ir.lazy_dataclass import dataclass
 from ...plan.plan import INPUT, OUTPUT
 from ...plan.verify.values import RegionLayoutTables
 from ..machine.memory_planner import address_of

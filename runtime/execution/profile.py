@@ -6,8 +6,9 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...ir.lazy_dataclass import dataclass
 from ...plan.plan import BRANCH, ControlStep, HostStep, Plan
 from .region_instance import BoundRegion, NativeSegment, RegionInstance
 

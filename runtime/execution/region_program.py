@@ -7,12 +7,12 @@ shared. All contexts use it; region_instance.py puts it at addresses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ...ir.lazy_dataclass import dataclass
 from ...ir.op import Op
 from ...plan.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ...plan.specs.base import RuntimeDim, Size, Spec

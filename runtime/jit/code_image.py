@@ -18,10 +18,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...ir.errors import Error, VerificationError
+from ...ir.lazy_dataclass import dataclass
 
 FLAT: Final = 1
 OBJECT: Final = 2

@@ -18,11 +18,11 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from ...ir.errors import UsageError
+from ...ir.lazy_dataclass import dataclass
 from .private_folder import NotPrivateError, PrivateFolder
 
 # About 40 kB a kernel, and up to half of it for a model (api/model_cache.py): room for thousands of

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from ...ir.lazy_dataclass import dataclass
 from ...plan.target import Arch
 from .code_image import ALIGN_BYTES, FLAT, OBJECT, WORD_BYTES, CodeImage
 from .elf_read import ElfObject, ElfSection, ElfSymbol, Relocation, read_object

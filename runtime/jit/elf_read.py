@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from ...ir.lazy_dataclass import dataclass
 
 _SYMTAB, _RELA = 2, 4
 _IGNORED = {"", "_GLOBAL_OFFSET_TABLE_"}

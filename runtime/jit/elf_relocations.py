@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from ...ir.lazy_dataclass import dataclass
 from ...plan.target import Arch
 
 # write(code, at, target): put the distance from offset `at` to `target` into the instruction there.

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from ...ir.lazy_dataclass import dataclass
 
 _NAME: Final = re.compile(r"@([\w.]+)")
 _METADATA: Final = re.compile(r"!(\d+)")

@@ -8,9 +8,9 @@ buffers: array of pointers, the step's arguments; dims: array of i64; the result
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ...ir.lazy_dataclass import dataclass
 from .builder import Function, Module
 from .values import I32, I64, PTR, Value, integer
 

@@ -8,10 +8,10 @@ node's CPUs has what it writes in that node's memory, and reads it at full speed
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ...ir.lazy_dataclass import dataclass
 from .cpus import read_cpu_list
 
 NODES: Final = Path("/sys/devices/system/node")

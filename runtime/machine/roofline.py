@@ -10,12 +10,12 @@ import ctypes
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from ...ir.dtype import DType
+from ...ir.lazy_dataclass import dataclass
 from ...plan.packing.panel_params import adds_in_f16
 from ...plan.target import Target
 from ..jit.image_loader import load_objects

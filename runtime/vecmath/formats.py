@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ...ir.lazy_dataclass import dataclass
 from ..llvmir.builder import Function
 from ..llvmir.values import BF16, F16, F32, F64, I32, I64, Value, integer, number, vec
 

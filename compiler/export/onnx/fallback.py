@@ -8,7 +8,6 @@ rules, by its scalar program, or to a constant where all of its inputs are known
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ....ir.errors import Error
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
 from ....ir.input_check import evaluate_bounded
+from ....ir.lazy_dataclass import dataclass
 from ....ir.limits.memory_budget import active_budget
 from ....ir.op import Array, Effects
 from ....ir.ops import (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import Parameter, TypedParameter
 from ....ir.types import TensorType, Type
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ....ir.dims import Dim
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
+from ....ir.lazy_dataclass import dataclass
 from ....ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from ..xml.text import shorten_text
 from .files.tensors import KINDS

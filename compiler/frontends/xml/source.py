@@ -13,13 +13,13 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ....ir.errors import MemoryLimitError, ModelFormatError
+from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Array
 from ....ir.provenance import note
 

@@ -8,13 +8,13 @@ apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.int4 import is_four_bit, pack_int4, unpack_int4
+from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Array
 
 

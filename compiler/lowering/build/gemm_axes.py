@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 
 from ....ir.dims import Dim
+from ....ir.lazy_dataclass import dataclass
 from ...strided_view import BlockedAxes, Part, View, are_equal, coalesce, row_major
 
 # Rows that fill register tiles; axes of rows whose orders are all tried.

@@ -12,13 +12,14 @@ it, each of many steps would use one lane of a vector.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product as each
 
 import numpy as np
 
 from ....ir.dims import Dim, ceil_div, exact_quotient
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Array
 from ....ir.ops import Constant
 from ....ir.ops.nn.pooling_window import Windows

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import GRUSequence, LSTMSequence, PeepholeLSTM, RNNSequence
 from ....ir.ops.math.activation_table import apply_activation
 from ....ir.scalar.builder import Builder, Ref

@@ -16,11 +16,12 @@ this is the plan's business, not the model's meaning.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ....ir.dims import eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import Constant, DequantizeRows
 from ....ir.types import TensorType
 from ....plan.packing.panel_params import CONVERTIBLE

@@ -8,9 +8,10 @@ an output buffer where it can be, else by a copy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.types import Type
 from ....plan.plan import PlanPort, Variable
 from ..control.variables import GraphVariables, StateNodes

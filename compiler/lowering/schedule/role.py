@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ....ir.dims import Dim
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 
 STRUCTURAL = frozenset({"Parameter", "Constant", "Result", "TypedParameter"})
 

@@ -7,9 +7,10 @@ nothing of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.types import Type
 from ....plan.plan import PlanPort, Variable
 from ....plan.target import Target

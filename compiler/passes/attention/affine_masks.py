@@ -6,11 +6,12 @@ and so is the diagonal at which a comparison of two such numbers changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ....ir.dims import Dim, Expr, eq, le
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import Constant
 from ....ir.slice_bounds import normalize_start
 from ..match.values import Shape, known_axes, shape_of

@@ -9,12 +9,13 @@ hide the rest of a row, they have to be -inf.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ....ir.dims import bounds, eq
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Array
 from ....ir.ops import Add, Constant, LogicalAnd, LogicalNot, Maximum, Select
 from ....ir.scalar.builder import cast_array

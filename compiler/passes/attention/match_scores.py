@@ -6,10 +6,9 @@ which operand of an operation they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ....ir.dims import eq
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import MatMul, Softmax, Softmax1
 from ....ir.types import normalize_axis
 from ...legality import head_size_failure

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic
 
 from ....ir import ops
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Op
 from ....ir.ops import ACTIVATIONS
 from ...rewrite.engine import OpT, Pass, Rule

@@ -7,10 +7,10 @@ a scale and a bias of the normalised shape join it: LayerNorm or RMSNorm with th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ....ir.dims import eq
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import MVN, LayerNorm, ReduceMean, RMSNorm
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer

@@ -9,7 +9,7 @@ Every element is summed along K as before, so that results keep their bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from ....ir.dims import bounds
 from ....ir.dims import product as product_of_sizes
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Array
 from ....ir.ops import Constant, Convert, Gemm, MatMul, VariadicSplit
 from ....ir.provenance import FileSlice, file_slice_of, note

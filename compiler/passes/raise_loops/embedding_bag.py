@@ -11,7 +11,6 @@ Gain: two native steps in place of a loop that Python runs (docs/dev/tuning/expo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from ....ir.dims import Dim, Expr, eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import (
     Add,
     Broadcast,

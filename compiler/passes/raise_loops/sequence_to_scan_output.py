@@ -11,13 +11,14 @@ Gain: a native loop that writes its outputs part by part; sequences are values o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
 from ....ir.infer import infer_graph
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import Constant, Loop, Unsqueeze
 from ....ir.ops.control_flow.loops import BodyOutput
 from ....ir.ops.control_flow.sequences import ConcatFromSequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from ...dims import Dim, Expr, bounds, eq, plain_symbol
 from ...dtype import DType
 from ...errors import ShapeError
 from ...graph import Graph, Value
+from ...lazy_dataclass import dataclass
 from ...op import MAX_BODY_DEPTH, Array, Effects, Fact, Op, Port, RunBody
 from ...types import TensorType, Type
 from ..shape_inference import fresh_symbol, naming, require_single

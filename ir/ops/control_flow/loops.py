@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ...dims import Dim, Expr, bounds, ceil_div, eq, evaluate, exact_quotient, plain_symbol
 from ...errors import ShapeError
 from ...graph import Graph
+from ...lazy_dataclass import dataclass
 from ...limits.memory_budget import active_budget, charge_bytes, value_bytes
 from ...op import Array, Fact, Op, Port, RunBody
 from ...types import TensorType, Type, normalize_axis

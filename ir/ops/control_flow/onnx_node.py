@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from ...dtype import DType
 from ...errors import ExecutionError, ShapeError, VerificationError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import SequenceType, TensorType, Type, parse_type
 from ..count_ngrams import NgramCounter

@@ -5,13 +5,13 @@ Source: ONNX operators Optional 15, OptionalGetElement and OptionalHasElement 15
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...dtype import DType
 from ...errors import ExecutionError, ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Fact, Op, Port
 from ...types import OptionalType, TensorType, Type
 from .sequences import common_type, refresh_symbols

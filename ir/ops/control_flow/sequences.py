@@ -8,7 +8,6 @@ ConcatFromSequence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from ...dims import Dim, eq
 from ...dtype import DType
 from ...errors import ExecutionError, ShapeError
+from ...lazy_dataclass import dataclass
 from ...limits.memory_budget import charge_bytes, value_bytes
 from ...op import Array, Fact, Op, Port
 from ...types import MapType, OptionalType, SequenceType, TensorType, Type, normalize_axis

@@ -8,7 +8,6 @@ compiler/lowering/control/variables.py makes them inputs and outputs of the plan
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from ...dims import Dim, symbol
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Effects, Fact, Op, Port
 from ...types import TensorType, Type, merge
 from ..shape_inference import fresh_symbol, unknown_shape

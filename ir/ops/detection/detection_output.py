@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...dims import Dim, exact_quotient
 from ...errors import ShapeError, UnsupportedOperationError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import computing_bytes, narrow_array, widen_array, widened_bytes

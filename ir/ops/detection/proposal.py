@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import computing_bytes, narrow_array, widen_array, widened_bytes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...dims import eq
 from ...dims.constraints import require_equal
+from ...lazy_dataclass import dataclass
 from ...op import Fact, Port
 from ...scalar.builder import Builder, Ref
 from ...types import Type

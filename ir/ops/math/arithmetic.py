@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...dtype import DType
+from ...lazy_dataclass import dataclass
 from ...op import Array
 from ...scalar.blocks import map_blocks
 from ...scalar.builder import Builder, Ref

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.blocks import map_blocks
 from ...scalar.builder import Builder, Ref, cast_array

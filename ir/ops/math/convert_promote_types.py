@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from .convert import convert_array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...dims import Dim, broadcast, eq
 from ...dims.constraints import require_broadcast
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import narrow_array, widen_array

@@ -7,13 +7,13 @@ reads these three, and `evaluate` runs them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ... import dims
 from ...dtype import DType
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import Builder, Ref, cast_array, evaluate_program
 from ...scalar.program import Program

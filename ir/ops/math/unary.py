@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...dtype import DType
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact
 from ...scalar.builder import Builder, Ref
 from ...types import Type

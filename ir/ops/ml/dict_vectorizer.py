@@ -8,7 +8,6 @@ DictVectorizer and CastMap (ai.onnx.ml 1); where they leave a case open, onnxrun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from ...dims import Dim, eq
 from ...dtype import DType
 from ...errors import ExecutionError, ShapeError
+from ...lazy_dataclass import dataclass
 from ...limits.memory_budget import charge_array, charge_bytes
 from ...op import Array, Fact, Op, Port
 from ...types import MapType, SequenceType, TensorType, Type

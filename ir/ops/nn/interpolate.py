@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from ...dims import Dim
 from ...dims.constraints import require_at_least
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type

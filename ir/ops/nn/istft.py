@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ from ...dims import Dim
 from ...dims.constraints import require_at_least
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array

@@ -6,7 +6,6 @@ Sums run in f64 and results are rounded once, so that an error seen in a kernel'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...dims import eq
 from ...dims.constraints import require_broadcast, require_equal
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import Type, format_shape, normalize_axis

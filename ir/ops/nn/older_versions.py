@@ -4,7 +4,6 @@ NonMaxSuppression 1, 3, 4 and 5. Each is computed as the latest one of its kind.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ...dims import maximum, minimum
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..shape_inference import int_of, known_dims, unique_axes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...dims import Dim, bounds, ceil_div, maximum, minimum
 from ...dims.constraints import require_at_least
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array
 
 _TOO_LARGE = "a window is larger than the padded axis it slides on"

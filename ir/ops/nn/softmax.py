@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from ...dtype import DType
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import Type, normalize_axis

@@ -6,7 +6,6 @@ Passes make these of the plain operations that files hold; `export/decompose.py`
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...dims import ceil_div, eq
 from ...dims.constraints import require_broadcast, require_equal
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import Builder, Ref, cast_array
 from ...types import Type, normalize_axis

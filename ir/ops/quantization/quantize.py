@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Fact, Port
 from ...scalar.builder import Builder, Ref
 from ...types import Type

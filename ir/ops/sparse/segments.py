@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...limits.memory_budget import charge_array, charge_bytes
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type

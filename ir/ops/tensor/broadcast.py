@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...dims import Dim, eq
 from ...dims.constraints import require_at_least, require_broadcast
 from ...errors import ShapeError, UnsupportedOperationError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type, broadcast_shapes, format_shape, joined_shape
 from ..shape_inference import (

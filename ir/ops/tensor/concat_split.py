@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from ...dims import Dim, eq, exact_quotient
 from ...dims.constraints import require_at_least, require_equal
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port, attr
 from ...types import TensorType, Type, normalize_axis
 from ..shape_inference import (

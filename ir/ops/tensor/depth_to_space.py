@@ -4,7 +4,6 @@ ShuffleChannels."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ...dims import Dim, eq, exact_quotient, product
 from ...dims.constraints import require_equal
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type, normalize_axis
 from ..shape_inference import ints_of, known_dims, unknown_shape

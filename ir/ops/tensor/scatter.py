@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from ...dims import Dim
 from ...dims.constraints import require_broadcast, require_equal
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import Type, format_shape, normalize_axis

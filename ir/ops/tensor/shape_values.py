@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...dims import Dim, ceil_div, maximum
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...dims import Dim, bounds, le
 from ...dims.constraints import require_at_least
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...slice_bounds import AXIS_END, check_step, index_slice, normalize_slice
 from ...types import TensorType, Type

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import merge
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ import numpy as np
 from ...dims import Dim, minimum
 from ...dtype import DType
 from ...errors import ShapeError
+from ...lazy_dataclass import dataclass
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port, attr
 from ...scalar.blocks import BLOCK_ELEMENTS

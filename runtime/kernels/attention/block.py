@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
 from ...llvmir.builder import StackVariable
 from ...llvmir.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec

@@ -15,10 +15,10 @@ order of a panel, so that a row's bits do not depend on which of both ways it go
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
 from ....plan.specs.base import Operand
 from ....plan.target import Target

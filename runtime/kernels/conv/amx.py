@@ -13,8 +13,8 @@ types alone, and so does the order of additions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import Function
 from ...llvmir.values import I64, PTR, Value, integer
 from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile

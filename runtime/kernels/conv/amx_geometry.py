@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target

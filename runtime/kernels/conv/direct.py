@@ -8,8 +8,8 @@ part.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec

@@ -15,9 +15,9 @@ two axes; and channels of one tap are few steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import AssemblyFunction, Function, StackVariable
 from ...llvmir.values import F32, I64, PTR, Value, integer, is_float, vec

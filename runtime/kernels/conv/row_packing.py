@@ -7,10 +7,10 @@ output rows that sees it, and multiplied by every output channel: copying is a f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target

@@ -6,9 +6,10 @@ own set of taps, so that paddings cost neither a copy nor a test. Pure functions
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import BYTES
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec, Window

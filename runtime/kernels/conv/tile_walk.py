@@ -7,11 +7,11 @@ Tiles that LLVM compiles (register_tile.py) and those in assembly (assembly_tile
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import or_
 from typing import Generic, TypeVar
 
+from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, bits_of, integer
 from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiplies_pairs, widening_load

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...llvmir.values import F32, I16

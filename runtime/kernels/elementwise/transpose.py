@@ -9,8 +9,8 @@ the overlap off. Where an axis is shorter than a tile, elements go one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.base import Operand, Size
 from ....plan.specs.elementwise import ElementwiseSpec
 from ....plan.target import Target

@@ -18,9 +18,9 @@ What is fewer than a register's rows is configured, so that nothing past an oper
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import Function
 from ...llvmir.values import I8, I64, PTR, Value, integer
 

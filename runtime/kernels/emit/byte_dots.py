@@ -7,10 +7,10 @@ bits for `MAX_NARROW_DOTS` of them (15 x 127 x 2 x 8 < 2^15).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import cell_depth
 from ....plan.target import Isa, Target
 from ...llvmir.builder import Function

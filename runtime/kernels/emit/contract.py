@@ -19,7 +19,7 @@ A kernel holds no address, keeps no state, and never touches memory outside its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ....ir.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

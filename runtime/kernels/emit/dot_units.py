@@ -7,10 +7,10 @@ are says plan/packing/panel_params.py (`cell_depth`); here is the instruction fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import BYTES, has_tiles, left_byte_type
 from ....plan.target import Target
 from ...llvmir.builder import Function

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Program
 from ....plan.packing.panel_params import BYTES
 from ...llvmir.builder import Function

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....ir.lazy_dataclass import dataclass
 from ....ir.row_codes import RowCodes
 from ...llvmir.builder import Function
 from ...llvmir.values import F16, F32, I8, I16, I32, Value, bits_of, lanes_of, vec

@@ -7,10 +7,10 @@ ir/scalar/evaluate.py, to which the tests compare every operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
 from ....ir.errors import UnsupportedOperationError
+from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Instr, Program
 from ....plan.specs.base import DIVISION_BY_ZERO
 from ...llvmir.builder import Function

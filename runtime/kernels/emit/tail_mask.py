@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import Function
 from ...llvmir.values import (
     Value,

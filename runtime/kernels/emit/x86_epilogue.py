@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Instr, Program
 from ....plan.target import Target
 from ...llvmir.builder import Function

@@ -11,10 +11,10 @@ register. Products are added in the same order, so sums are the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.target import Target
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import F32, F64, I16, Value, bits_of, integer, vec

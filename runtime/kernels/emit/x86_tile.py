@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.target import Target
 from ...llvmir.values import F32, PTR, Value, bits_of, round_to_f32, vec
 from .x86_epilogue import EpilogueAssembly, EpilogueRegisters, TileOperand, epilogue_lines

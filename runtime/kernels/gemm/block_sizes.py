@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import cell_depth, product_panel_width
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target

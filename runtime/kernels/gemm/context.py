@@ -5,10 +5,10 @@ It imports no other part of the family but its data, so that every part can impo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec

@@ -8,8 +8,9 @@ all tiles share applies the program to it row by row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Program
 from ....plan.target import Target
 from ...llvmir.builder import Function

@@ -7,8 +7,8 @@ Per group of K: sum += (scale of the row * scale of the column) * (dot - zero * 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import F32, I16, I32, Value, integer, vec
 from ..emit.byte_dots import MAX_NARROW_DOTS, ByteDots

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import BYTES, cell_depth, has_block_unit, left_byte_type
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target

@@ -7,9 +7,10 @@ compressed weights as they read them or multiply them by int8 rows, or tiles of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, Literal, TypeAlias
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.gemm import MAX_FEW_ROWS
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that

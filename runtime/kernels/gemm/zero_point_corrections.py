@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.gemm import GemmSpec
 from ..emit.dot_units import DotUnit, left_shift, right_shift
 

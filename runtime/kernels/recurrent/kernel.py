@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Program
 from ....plan.specs.base import Operand
 from ....plan.specs.recurrent import RecurrentSpec

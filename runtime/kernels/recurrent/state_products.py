@@ -10,8 +10,8 @@ are flushed as the unit flushes them (runtime/kernels/gemm/bf16_rounding.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.recurrent import RecurrentSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module

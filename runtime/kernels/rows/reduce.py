@@ -9,10 +9,10 @@ ascending chain per result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
 from ....ir.errors import UnsupportedOperationError
+from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Instr, Program
 from ....plan.specs.base import Size
 from ....plan.specs.rows import ReduceSpec

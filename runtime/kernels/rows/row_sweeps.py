@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Program
 from ....plan.specs.base import Operand, Size, Spec
 from ....plan.target import Target

@@ -7,9 +7,9 @@ that they are the same bits as `evaluate`'s.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.resample import ResampleSpec
 from ...llvmir.builder import Function
 from ...llvmir.values import F32, I64, Value, number

@@ -7,9 +7,9 @@ that sums stay in registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.base import Size
 from ....plan.specs.roi_align import ROIAlignSpec
 from ....plan.target import Target

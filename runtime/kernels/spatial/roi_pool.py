@@ -7,9 +7,9 @@ Every operation is rounded as `ROIPooling.evaluate` rounds it, so the bits are t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.base import Size
 from ....plan.specs.roi_pool import ROIPoolSpec
 from ....plan.target import Target

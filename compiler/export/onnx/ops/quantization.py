@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .....ir.dtype import DType
+from .....ir.lazy_dataclass import dataclass
 from .....ir.ops import Dequantize, Quantize
 from .....ir.types import normalize_axis
 from ..context import ExportContext, Exported, ExportFunction

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from .....ir.lazy_dataclass import dataclass
 from .wire import GRAPH, LENGTH_DELIMITED, OPSET_IMPORT, Unusual, WireField, read_fields
 
 _GRAPH_NAME: Final = 2

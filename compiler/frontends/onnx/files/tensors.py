@@ -7,13 +7,13 @@ are read-only. Source: onnx.proto's comments on TensorProto.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .....ir.dtype import DType
 from .....ir.errors import MemoryLimitError, ModelFormatError
+from .....ir.lazy_dataclass import dataclass
 from .....ir.op import Array
 from ...xml.text import MAX_PRODUCT, MAX_RANK, shorten_text
 from .external_data import ExternalData

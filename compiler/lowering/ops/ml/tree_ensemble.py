@@ -3,7 +3,6 @@ are their own children."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from .....ir.dtype import DType
 from .....ir.graph import Graph, Value
+from .....ir.lazy_dataclass import dataclass
 from .....ir.op import Array
 from .....ir.ops import Constant, TreeEnsemble
 from .....ir.ops.ml.tree_ensemble import MODES

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from .....ir.dims import Dim, Expr, le, maximum
 from .....ir.dtype import DType
 from .....ir.graph import Graph, Value
+from .....ir.lazy_dataclass import dataclass
 from .....ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Constant, Interpolate, Pad
 from .....ir.ops.nn.interpolate import Interpolate4
 from .....ir.ops.tensor.padding import cropped_elements

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from .....ir.dtype import DType
+from .....ir.lazy_dataclass import dataclass
 from .....plan.packing.panel_params import has_tiles
 from .....plan.specs.gemm import MAX_VECTOR_INT8_ROWS, GemmSpec
 from .....plan.target import Target

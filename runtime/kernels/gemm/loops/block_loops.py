@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .....ir.lazy_dataclass import dataclass
 from ....llvmir.values import ELEMENT, Value, bits_of, integer
 from ..context import TileShape
 from ..micro_kernel import MicroKernel

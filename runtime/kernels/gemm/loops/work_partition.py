@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from .....ir.lazy_dataclass import dataclass
 from ....llvmir.builder import Function
 from ....llvmir.kernel_entry import OpenKernel
 from ....llvmir.values import I32, I64, Value, integer

@@ -11,10 +11,10 @@ multiplication where the processor does both at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from .....ir.dtype import DType
+from .....ir.lazy_dataclass import dataclass
 from .....plan.packing.layouts import PackedLayout
 from .....plan.specs.base import Operand
 from .....plan.specs.gemm import GemmSpec

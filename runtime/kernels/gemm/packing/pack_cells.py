@@ -9,9 +9,9 @@ Indices beyond the end of K are zero: a product with them adds nothing, and neit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from .....ir.dtype import DType
+from .....ir.lazy_dataclass import dataclass
 from .....plan.packing.panel_params import BYTES
 from ....llvmir.builder import Function
 from ....llvmir.values import ELEMENT, F16, I16, I32, Value, bits_of, integer, vec

@@ -11,10 +11,10 @@ rounded to nearest even. A NaN or an infinity makes the scale one, and so the re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from .....ir.dtype import DType
+from .....ir.lazy_dataclass import dataclass
 from .....plan.specs.gemm import GemmSpec
 from ....llvmir.builder import Function
 from ....llvmir.values import F32, I8, I32, I64, Value, integer, vec

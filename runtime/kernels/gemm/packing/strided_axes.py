@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from .....ir.lazy_dataclass import dataclass
 from .....plan.specs.base import Size, Split
 from ....llvmir.builder import Function
 from ....llvmir.values import Value, integer

@@ -10,11 +10,11 @@ sequence's length are zeros. Source: docs/ContribOperators.md of onnxruntime.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ......ir.dtype import DType
 from ......ir.graph import Value
+from ......ir.lazy_dataclass import dataclass
 from ......ir.ops import (
     Add,
     Attention,

@@ -8,11 +8,11 @@ values V. Source: the operators' schemas.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ......ir.dtype import DType
 from ......ir.graph import Value
+from ......ir.lazy_dataclass import dataclass
 from ......ir.ops import (
     Add,
     Broadcast,

@@ -7,7 +7,6 @@ Sizes: tokens T, experts E, hidden size H, inner size I. Source: docs/ContribOpe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -15,6 +14,7 @@ import numpy as np
 
 from ......ir.dtype import DType
 from ......ir.graph import Value
+from ......ir.lazy_dataclass import dataclass
 from ......ir.ops import (
     Add,
     Broadcast,

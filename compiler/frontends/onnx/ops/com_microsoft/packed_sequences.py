@@ -5,11 +5,11 @@ Sizes: batch B, tokens T, longest sequence L.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ......ir.dtype import DType
 from ......ir.graph import Value
+from ......ir.lazy_dataclass import dataclass
 from ......ir.ops import (
     Add,
     Concat,

@@ -6,12 +6,12 @@ Source: onnx.ai, Attention of operator sets 23 and 24. Rows that see no key are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ......ir.dims import Dim, eq
 from ......ir.dtype import DType
 from ......ir.graph import Value
+from ......ir.lazy_dataclass import dataclass
 from ......ir.ops import (
     Add,
     Attention,
