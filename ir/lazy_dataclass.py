@@ -86,10 +86,15 @@ def _complete(cls: Any, declared: dict[str, Any]) -> dict[str, Any]:
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": text}
     if hasattr(cls, "__post_init__"):
         names["__post_init__"] = cls.__post_init__
-    inherited: dict[str, Any] = {}
+    inherited: dict[str, Field[Any]] = {}
     for base in reversed(cls.__mro__[1:]):
         inherited |= getattr(base, _FIELDS, {})
-    base = type("Base", (), {_FIELDS: inherited, _PARAMETERS: _SAMPLE[_PARAMETERS]})
+    types = {name: found.type for name, found in inherited.items()}
+    base = type(
+        "Base",
+        (),
+        {_FIELDS: inherited, _PARAMETERS: _SAMPLE[_PARAMETERS], "__annotations__": types},
+    )
     made: Any = type(cls.__name__, (base,), names | declared)
     dataclasses.dataclass(frozen=True)(made)
     added: dict[str, Any] = dict(made.__dict__)
