@@ -3,7 +3,7 @@
 The standard library compiles six functions for each class, which takes most of the time of an
 import, and a process uses a quarter of the classes that it imports. Here, `@dataclass(frozen=True)`
 puts placeholders where they belong, and the class is what the standard library makes of it from
-their first use on. Other options are passed to the standard library at once.
+their first use on. Other options, and what it refuses, are passed to the standard library at once.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class _Placeholder:
 
 
 def _make_lazily(cls: Any) -> Any:
+    if _is_refused(cls):
+        return dataclasses.dataclass(frozen=True)(cls)
     annotations = inspect.get_annotations(cls)
     body: dict[str, Any] = cls.__dict__
     own = {name: body[name] for name in (*annotations, *_ADDED) if name in body}
@@ -65,6 +67,15 @@ def _make_lazily(cls: Any) -> Any:
     cls.__setattr__ = _refuse_assignment
     cls.__delattr__ = _refuse_deletion
     return cls
+
+
+def _is_refused(cls: Any) -> bool:
+    """Whether `dataclass` may refuse to freeze a class: it sets attributes itself, or a base is
+    not frozen."""
+    sets_attributes = "__setattr__" in cls.__dict__ or "__delattr__" in cls.__dict__
+    found: list[Any] = [base.__dict__.get(_PARAMETERS) for base in cls.__mro__[1:]]
+    made = [p for p in found if p is not None and not isinstance(p, _Placeholder)]
+    return sets_attributes or any(not p.frozen for p in made)
 
 
 def _replace_field(cls: Any, name: str, declared: Field[Any]) -> None:

@@ -257,6 +257,34 @@ def test_a_wrong_declaration_is_an_error_of_the_first_use() -> None:
         Wrong()
 
 
+class _SetsItself:
+    a: int
+
+    def __setattr__(self, name: str, value: object) -> None:
+        del name, value
+
+
+@dataclasses.dataclass
+class _Changeable:
+    a: int
+
+
+class _OfAChangeable(_Changeable):
+    b: int
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (_SetsItself, "overwrite attribute __setattr__"),
+        (_OfAChangeable, "inherit frozen dataclass"),
+    ],
+)
+def test_what_the_standard_library_refuses_is_refused_at_once(cls: type, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        dataclass(frozen=True)(cls)
+
+
 def test_other_options_are_those_of_the_standard_library() -> None:
     @dataclass(frozen=True, slots=True)
     class Slotted:

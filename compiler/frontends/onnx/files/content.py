@@ -27,7 +27,7 @@ class OnnxContent:
 
 
 def identify_content(data: bytes | bytearray | memoryview) -> OnnxContent | None:
-    """The content of a serialised ModelProto; None where they differ from what
+    """The content of a serialised ModelProto; None for bytes that differ from what
     protobuf writes."""
     view = memoryview(data).cast("B")
     byte = view.__getitem__
