@@ -40,10 +40,12 @@ def generate(
     """The kernel of a direct convolution that copies its data."""
     module = Module(target)
     wide, cut, rows = three_axes(spec), schedule.cut, schedule.rows
-    g = ConvContext.of(wide, target, module, cut.lanes, shares=shares_code(schedule))
+    g = ConvContext.of(wide, target, module, cut.lanes, shares=shares_code(schedule) and not isinstance(schedule, PackedSchedule))
     buffers, dims = buffers_of(spec), spec.runtime_dims
     if g.record is None:
-        entry = open_kernel(module, symbol, buffers, dims, only_calls=True)
+        entry = open_kernel(
+            module, symbol, buffers, dims, only_calls=True, optimized=not isinstance(schedule, PackedSchedule)
+        )
     else:
         entry = open_shared_body(module, len(buffers), dims)
     if isinstance(schedule, PackedSchedule):

@@ -25,7 +25,7 @@ from ..emit.register_tile import unrolled_loop
 from ..emit.x86_multiply_add_loop import multiply_add_loop
 from ..gemm.bf16_rounding import flush_to_zero
 from .addressing import ConvContext, ConvEpilogue, TilePosition
-from .assembly.tile import write_tile
+from .assembly.tile import write_sums, write_tile
 from .tile_partition import ConvTiling
 from .tile_walk import ConvTile, Factors, TileWalk
 
@@ -74,12 +74,26 @@ class Micro:
         )
 
     def _make(self, tile: ConvTile) -> Function | AssemblyFunction:
+        what, size = (self.g, self.cut, self.factors), f"{tile.rows}x{tile.columns}"
         if self.cut.inline_epilogue:
-            stem = f"tile_{tile.rows}x{tile.columns}"
-            found = write_tile(self.g, self.cut, self.factors, stem, self.parameters(), tile)
+            found = write_tile(*what, f"tile_{size}", self.parameters(), tile)
             if found is not None:
                 return found
-        return self._compile(tile)
+        zeroed = not self.begins_elsewhere
+        sums = write_sums(*what, f"sums_{size}", self.parameters(), tile, zeroed=zeroed)
+        return self._compile(tile) if sums is None else self._finish_sums(tile, sums)
+
+    def _finish_sums(self, tile: ConvTile, sums: AssemblyFunction) -> Function:
+        """The function of a tile whose sums another one makes."""
+        g, f = self.g, self.open("tile", tile)
+        vectors, align = -(-tile.channels // g.lanes), g.lanes * g.bytes
+        buffer = f.stack(tile.rows * tile.columns * vectors * align)
+        if self.begins_elsewhere:
+            for v, first in enumerate(self.first_sums(f, vectors)):
+                f.store(f.as_value(first, g.vector), f.offset(buffer, v * align), align)
+        f.call_function(sums, *f.params.values(), buffer)
+        self.apply_epilogue(f, tile, buffer)
+        return f
 
     def _compile(self, tile: ConvTile) -> Function:
         g, f = self.g, self.open("tile", tile)
@@ -120,11 +134,17 @@ class Micro:
         ]
         g.call(f, self.finish(tile.channels), frame, buffer, *shape)
 
+    @property
+    def begins_elsewhere(self) -> bool:
+        """Whether a tile's sums begin with other numbers than zero."""
+        g = self.g
+        return g.unit is not None and g.unit.left is not None and bool(g.zeros or g.shift)
+
     def first_sums(self, f: Function, vectors: int) -> list[Value | int]:
         """What a tile's sums begin with: zero, or what takes the zero point out of bytes again,
         which the sums of weights behind a panel say."""
         g, (_, k, n) = self.g, self.g.spec.matrices
-        if not (g.unit and g.unit.left) or not (g.zeros or g.shift):
+        if not self.begins_elsewhere:
             return [0] * vectors
         zero = f.add(g.zero_number(f, f.params["frame"]), g.shift)
         less = f.splat(f.sub(integer(0, g.acc), zero), g.lanes)
@@ -270,9 +290,9 @@ class _Sum(TileWalk[StackVariable]):
         steps, apart = count // self.kr, max(1, apart)
         unroll = self.unroll_of(steps, len(keep), apart)
         kept = [self.sums[pixel] for pixel in keep]
-        if steps and count % self.kr == 0 and (loop := self.assembly_loop(keep, unroll)):
+        if (whole := self.steps_of(count)) and (loop := self.assembly_loop(keep, unroll)):
             addresses, ahead = (data, weights.address), (weights.soon, self.pace)
-            multiply_add_loop(f, loop, kept, addresses, integer(steps), ahead, zeroed=False)
+            multiply_add_loop(f, loop, kept, addresses, integer(whole), ahead, zeroed=False)
             return
         unrolled_loop(f, integer(steps), unroll, step, loop=steps > min(2 * unroll, apart))
         if count % self.kr:

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import Function
-from ...llvmir.values import ELEMENT, bits_of, integer
-from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiplies_pairs, widening_load
+from ...llvmir.values import ELEMENT, bits_of, integer, is_float
+from ..emit.x86_multiply_add_loop import MultiplyAddLoop, cell_instruction, widening_load
 from .addressing import ConvContext
 from .tile_partition import ConvTiling, Taps, taps_outside
 
@@ -149,6 +149,12 @@ class TileWalk(Generic[Sum]):
             unroll = 2  # without a rest
         return unroll
 
+    def steps_of(self, count: int) -> int | None:
+        """The steps along K for so many values, of whole cells; None where the rest of the last
+        cell must not be multiplied: bytes of weights are zero there, floats may be infinite."""
+        rest = count % self.kr
+        return None if rest and is_float(self.g.acc) else -(-count // self.kr)
+
     def assembly_loop(self, keep: Sequence[Pixel], unroll: int) -> MultiplyAddLoop | None:
         """The steps of `depth` as a loop in assembly: None for values that are converted, dynamic
         strides and targets without it."""
@@ -156,9 +162,9 @@ class TileWalk(Generic[Sum]):
         vectors = len(next(iter(self.sums.values())))
         _, down, right = (s.known for s in self.pixel_strides)
         step = self.step.known
-        pairs = multiplies_pairs(g.unit) and self.kr == 2 and self.cell == g.acc
+        cells = cell_instruction(g.unit, g.target) if bits_of(self.cell) == g.bytes * 8 else ""
         floats = not g.unit and {self.element, self.cell, self.weight} == {g.acc}
-        if g.flushes or not (pairs or (floats and self.kr == 1)):
+        if g.flushes or not (cells or (floats and self.kr == 1)):
             return None
         if step is None or down is None or right is None:
             return None
@@ -173,7 +179,7 @@ class TileWalk(Generic[Sum]):
             unroll=unroll,
             ahead=(0,) * self.copied,
             locality=2,
-            pairs=pairs,
-            widening=widening_load(self.weight, g.spec.weights.dtype) if pairs else "",
+            cells=cells,
+            widening=widening_load(self.weight, g.spec.weights.dtype) if cells else "",
         )
         return loop if loop.fits(g.target) else None

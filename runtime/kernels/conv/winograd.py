@@ -23,7 +23,7 @@ from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
 from ..emit.contract import Kernel
 from ..emit.register_tile import unrolled_loop
-from ..emit.x86_multiply_add_loop import MultiplyAddLoop, multiplies_pairs, multiply_add_loop
+from ..emit.x86_multiply_add_loop import MultiplyAddLoop, cell_instruction, multiply_add_loop
 from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, widths
 from .assembly import winograd as assembly
 from .tile_partition import three_axes
@@ -295,7 +295,7 @@ class _WinogradLoops:
             b_step=plan.nr * g.bytes,
             unroll=unroll,
             ahead=(0,) * (plan.kr > 1),
-            pairs=plan.kr > 1,
+            cells=cell_instruction(g.unit, g.target),
         )
         if depth and loop.fits(g.target):
             made = assembly.product_function(g, plan, loop, depth)
@@ -324,8 +324,7 @@ class _WinogradLoops:
 
             g.add_products(f, sums, load_a, right)
 
-        usual = plan.kr == 1 or multiplies_pairs(g.unit)
-        if usual and depth and loop.fits(g.target):
+        if depth and loop.fits(g.target):
             addresses, ahead = (p["a"], p["b"]), (p["soon"], p["pace"])
             multiply_add_loop(f, loop, sums, addresses, integer(depth), ahead, zeroed=True)
         else:

@@ -54,6 +54,22 @@ def rounded_byte(program: Program, index: int) -> Rounded | None:
     return Rounded(near.args[0], int(value), last.dtype) if value == int(value) else None
 
 
+def read_byte(program: Program, index: int) -> int | None:
+    """The value number of the rounded byte that instruction `index` reads as a number of f32, or as
+    one less its zero point; None for what does not."""
+    instrs = program.instrs
+    instr = instrs[index]
+    if instr.dtype is not DType.f32 or instr.op not in ("cast", "sub"):
+        return None
+    if instr.op == "cast":
+        return instr.args[0] if rounded_byte(program, instr.args[0]) else None
+    cast, zero = (instrs[i] for i in instr.args)
+    if cast.op != "cast" or zero.op != "const":
+        return None
+    how = rounded_byte(program, cast.args[0])
+    return cast.args[0] if how is not None and zero.value == how.zero else None
+
+
 def round_to_int32(
     f: Function, x: Value, how: Rounded, constant: Callable[[float, str], Value]
 ) -> Value:

@@ -7,6 +7,8 @@ ir/scalar/evaluate.py, to which the tests compare every operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
 
 from ....ir.dtype import DType
 from ....ir.errors import UnsupportedOperationError
@@ -17,7 +19,14 @@ from ...llvmir.builder import Function
 from ...llvmir.values import F32, F64, I1, I8, I32, I64, Value, integer, number, vec
 from ...vecmath.table import MATH
 from .casts import bfloat_of_flushed, cast, element_type, flush_denormals
-from .requantize import Rounded, divisor, quotient, round_to_int32, rounded_byte
+from .requantize import (
+    Rounded,
+    divisor,
+    quotient,
+    read_byte,
+    round_to_int32,
+    rounded_byte,
+)
 
 
 @dataclass(frozen=True)
@@ -60,19 +69,58 @@ def emit_program(
         lanes = next((v.lanes for v in inputs if v is not None), 1)
     emitter = _Emitter(f, program, lanes, guard, constants)
     values: list[Value] = []
-    for instr in program.instrs:
-        if instr.op == "input":
+    replaced = _replaced(program)
+    for index, instr in enumerate(program.instrs):
+        if index in replaced:
+            value = _UNUSED
+        elif instr.op == "input":
             value = inputs[instr.args[0]]
             if value is None:
                 raise ValueError(f"program reads input {instr.args[0]}, which is not given")
-        elif len(values) in emitter.scales:
+        elif index in emitter.scales:
             value = emitter.constant(instr.value or 0.0, F32)
         else:
-            value = emitter.bytes_of(len(values), values)
+            value = emitter.bytes_of(index, values)
             if value is None:
                 value = emitter.emit(instr, [values[i] for i in instr.args])
         values.append(value)
     return [values[r] for r in program.results]
+
+
+# In place of a value that nothing reads.
+_UNUSED: Final = Value("void", "")
+
+
+@lru_cache(maxsize=256)
+def _replaced(program: Program) -> frozenset[int]:
+    """The instructions that only other instructions read which `_Emitter.bytes_of` replaces."""
+    return _reached(program, lambda i: program.instrs[i].args) - _reached(program, _reads(program))
+
+
+def _reads(program: Program) -> Callable[[int], Sequence[int]]:
+    """The values that the code of an instruction reads."""
+
+    def reads(index: int) -> Sequence[int]:
+        how = rounded_byte(program, index)
+        if how is not None:
+            found = divisor(program, how.ratio)
+            return (found[0] if found else how.ratio,)
+        instr = program.instrs[index]
+        byte = read_byte(program, index)
+        return instr.args if byte is None else (byte,)
+
+    return reads
+
+
+def _reached(program: Program, reads: Callable[[int], Sequence[int]]) -> frozenset[int]:
+    """The instructions whose values the results are made of."""
+    found, waiting = set[int](), list(program.results)
+    while waiting:
+        index = waiting.pop()
+        if index not in found:
+            found.add(index)
+            waiting += () if program.instrs[index].op == "input" else reads(index)
+    return frozenset(found)
 
 
 _FUNCTIONS = MATH.keys() - {"pow", "sqrt"}
@@ -126,17 +174,14 @@ class _Emitter:
             # narrows 32 bits directly, which takes longer.
             byte = f.cast(near, element_type(how.dtype))
             return f.add(byte, self.constant(how.zero, I8)) if how.zero else byte
-        if instr.op == "cast" and instr.dtype is DType.f32 and instr.args[0] in self.rounded:
-            how, near = self.rounded[instr.args[0]]
-            zero = self.constant(how.zero, I32) if how.zero else 0
-            return f.cast(f.add(near, zero), F32)
-        if instr.op == "sub" and program.instrs[instr.args[0]].op == "cast":
-            byte = program.instrs[instr.args[0]].args[0]
-            zero = program.instrs[instr.args[1]]
-            if byte in self.rounded and instr.dtype is DType.f32 and zero.op == "const":
-                how, near = self.rounded[byte]
-                return f.cast(near, F32) if zero.value == how.zero else None
-        return None
+        read = read_byte(program, index)
+        if read is None:
+            return None
+        how, near = self.rounded[read]
+        if instr.op == "sub":
+            return f.cast(near, F32)
+        zero = self.constant(how.zero, I32) if how.zero else 0
+        return f.cast(f.add(near, zero), F32)
 
     def type_of(self, dtype: DType) -> str:
         return vec(element_type(dtype), self.lanes)

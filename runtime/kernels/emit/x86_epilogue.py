@@ -16,13 +16,14 @@ from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Instr, Program
 from ....plan.target import Target
 from ...llvmir.builder import Function
-from ...llvmir.values import ELEMENT, F32, F64, Value, bits_of, number
+from ...llvmir.values import ELEMENT, F32, F64, I32, Value, bits_of, is_float, number
 
 # Displacements are immediates of 32 bits, signed.
 _MAX_OFFSET_BYTES: Final = 2**31 - 1
 # Of 16 general registers, those that hold addresses: a frame, a stack and indices take others.
 _MAX_POINTERS: Final = 10
-_SUFFIX: Final = {F32: "s", F64: "d"}
+# Integers are only moved, as floats are.
+_SUFFIX: Final = {F32: "s", F64: "d", I32: "s"}
 _COMMUTATIVE: Final = ("add", "mul")
 
 
@@ -106,7 +107,7 @@ def plan_epilogue(
     program: Program, broadcast: Sequence[bool], element: str
 ) -> EpilogueAssembly | None:
     """How the program is computed for a sum; None where it has other operations or types."""
-    if len(program.results) != 1 or element not in _SUFFIX:
+    if len(program.results) != 1 or not is_float(element):
         return None
     if any(ELEMENT.get(i.dtype.value) != element for i in program.instrs):
         return None

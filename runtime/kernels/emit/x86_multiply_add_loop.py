@@ -1,5 +1,5 @@
 """The loop along K of a register tile as x86-64 assembly: loads, broadcasts and multiply-adds of
-floats, and of pairs of 16-bit integers with AVX2.
+floats, and of cells: four bytes or two bf16 with AVX-512, two 16-bit integers with AVX2.
 
 LLVM assembles such text in a tenth of the time that it takes to select, schedule and allocate the
 same instructions from IR, and register tiles are most of what a model compiles
@@ -17,7 +17,7 @@ from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
 from ....plan.target import Target
 from ...llvmir.builder import Function, StackVariable
-from ...llvmir.values import F32, F64, I16, Value, bits_of, integer, vec
+from ...llvmir.values import F32, F64, I16, I32, Value, bits_of, integer, vec
 from .dot_units import DotUnit
 
 # Displacements and increments are immediates of 32 bits, signed.
@@ -41,9 +41,9 @@ class MultiplyAddLoop:
     unroll: int
     ahead: tuple[int, ...] = ()
     locality: int = 3
-    # Cells of two 16-bit integers instead of floats: what multiplies them, and what widens those of
-    # B that are stored as bytes.
-    pairs: bool = False
+    # What multiplies cells (`cell_instruction`; "": floats), and what widens those of B that are
+    # stored as bytes.
+    cells: str = ""
     widening: str = ""
 
     @property
@@ -55,10 +55,12 @@ class MultiplyAddLoop:
         """Whether the target has the instructions, enough registers and wide enough immediates."""
         if target.arch != "x86_64" or not target.fma:
             return False
-        if self.element != "i32" if self.pairs else self.element not in _SUFFIX:
+        if self.cells:
+            kind = F32 if self.cells == "vdpbf16ps" else I32
+            if self.element != kind or not (self.is_avx512 or self.adds_apart):
+                return False
+        elif self.element not in _SUFFIX:
             return False
-        if self.pairs and (self.lanes != 8 or target.has("avxvnni")):
-            return False  # AVX-VNNI multiplies and adds pairs in one instruction, as LLVM finds
         if target.registers > 16 and not self.is_avx512:
             return False  # AVX's encodings reach the first 16 registers only
         if bits_of(self.element) * self.lanes not in (128, 256, 512) or not self.rows:
@@ -71,12 +73,30 @@ class MultiplyAddLoop:
     @property
     def spare_registers(self) -> int:
         """Registers besides the sums: a row of B, a broadcast, a product that is added apart."""
-        return len(self.columns) + 1 + self.pairs
+        return len(self.columns) + 1 + self.adds_apart
+
+    @property
+    def adds_apart(self) -> bool:
+        """Whether another instruction than the one that multiplies adds products."""
+        return self.cells == "vpmaddwd"
 
 
-def multiplies_pairs(unit: DotUnit | None) -> bool:
-    """Whether a unit is that of `MultiplyAddLoop.pairs`."""
-    return unit is not None and unit.intrinsic == "llvm.x86.avx2.pmadd.wd"
+_CELL_INSTRUCTIONS: Final = {
+    "llvm.x86.avx2.pmadd.wd": "vpmaddwd",
+    "llvm.x86.avx512.pmaddw.d.512": "vpmaddwd",
+    "llvm.x86.avx512.vpdpbusd.512": "vpdpbusd",
+    "llvm.x86.avx512bf16.dpbf16ps.512": "vdpbf16ps",
+}
+
+
+def cell_instruction(unit: DotUnit | None, target: Target) -> str:
+    """The instruction of a unit in `MultiplyAddLoop.cells`; "" for a unit that LLVM compiles."""
+    name = "" if unit is None else _CELL_INSTRUCTIONS.get(unit.intrinsic, "")
+    if name != "vpmaddwd":
+        return name
+    if target.has("avx512vnni"):
+        return "vpdpwssd"  # multiplies and adds, as LLVM finds
+    return "" if target.has("avxvnni") else name
 
 
 def widening_load(stored: str, dtype: DType) -> str:
@@ -171,7 +191,7 @@ class LoopWriter:
 
     def zero_sums(self) -> None:
         # AVX encodes the first 16 registers only.
-        zero = "vpxord" if self.loop.is_avx512 else "vpxor" if self.loop.pairs else "vxorps"
+        zero = "vpxord" if self.loop.is_avx512 else "vpxor" if self.loop.cells else "vxorps"
         self.lines += [f"{zero} {s}, {s}, {s}" for s in self.registers.sums]
 
     def write(self, turns: Value, rest: Value, counters: Sequence[str]) -> None:
@@ -226,23 +246,26 @@ class LoopWriter:
         lines += [f"{_PREFETCH[loop.locality]} {ahead}({r.soon})" for ahead in loop.ahead]
         if loop.ahead:
             lines.append(f"addq {r.pace}, {r.soon}")
-        if loop.pairs:
-            self.multiply_pairs(u)
+        if loop.cells:
+            self.multiply_cells(u)
         else:
             self.multiply_floats(u)
 
-    def multiply_pairs(self, u: int) -> None:
-        """The products of cells of 16-bit integers in step `u`."""
+    def multiply_cells(self, u: int) -> None:
+        """The products of cells in step `u`."""
         loop, lines, r, width = self.loop, self.lines, self.registers, len(self.loop.columns)
+        load = loop.widening or ("vmovdqu32" if loop.is_avx512 else "vmovdqu")
         for q, column in enumerate(loop.columns):
-            at = f"{column + u * loop.b_step}({r.b})"
-            lines.append(f"{loop.widening or 'vmovdqu'} {at}, {r.columns[q]}")
+            lines.append(f"{load} {column + u * loop.b_step}({r.b}), {r.columns[q]}")
         for i, row in enumerate(loop.rows):
             lines.append(f"vpbroadcastd {row + u * loop.a_step}({r.a}), {r.shared}")
             for q in range(width):
                 total = r.sums[i * width + q]
-                lines.append(f"vpmaddwd {r.columns[q]}, {r.shared}, {r.product}")
-                lines.append(f"vpaddd {r.product}, {total}, {total}")
+                if loop.adds_apart:
+                    lines.append(f"{loop.cells} {r.columns[q]}, {r.shared}, {r.product}")
+                    lines.append(f"vpaddd {r.product}, {total}, {total}")
+                else:
+                    lines.append(f"{loop.cells} {r.columns[q]}, {r.shared}, {total}")
 
     def multiply_floats(self, u: int) -> None:
         """The products of floats in step `u`."""

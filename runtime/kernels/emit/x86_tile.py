@@ -16,7 +16,7 @@ from typing import Final
 
 from ....ir.lazy_dataclass import dataclass
 from ....plan.target import Target
-from ...llvmir.values import F32, PTR, Value, bits_of, round_to_f32, vec
+from ...llvmir.values import F64, PTR, Value, bits_of, round_to_f32, vec
 from .x86_epilogue import EpilogueAssembly, EpilogueRegisters, TileOperand, epilogue_lines
 from .x86_multiply_add_loop import LoopRegisters, LoopWriter, MultiplyAddLoop
 
@@ -91,7 +91,7 @@ class TileWriter:
         names = [f"%{vector}{i}" for i in range(32)]
         self.sums, self.spare = names[: layout.sums], names[layout.sums :]
         self._zero = "vpxord" if vector == "zmm" else "vxorps"
-        self.suffix = "s" if layout.element == F32 else "d"
+        self.suffix = "d" if layout.element == F64 else "s"
 
     def add(self, *lines: str) -> None:
         self.lines += lines
@@ -163,7 +163,7 @@ class TileWriter:
 
     def load_constant(self, value: float, name: str, scratch: str) -> list[str]:
         """Put a number into all lanes of a register."""
-        wide = self.layout.element != F32
+        wide = self.layout.element == F64
         packed = struct.pack("<d", value) if wide else struct.pack("<f", round_to_f32(value))
         bits = int.from_bytes(packed, "little")
         if not bits:

@@ -23,7 +23,7 @@ from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
 from ..emit.x86_multiply_add_loop import (
     MultiplyAddLoop,
-    multiplies_pairs,
+    cell_instruction,
     multiply_add_loop,
     widening_load,
 )
@@ -290,9 +290,9 @@ def _assembly_loop(
     strides = (a.across, a.step, b.across, b.step)
     a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
     cell = ELEMENT[(a.cell or a.dtype).value]
-    pairs = multiplies_pairs(g.unit) and t.kr == 2 and cell == g.acc
+    cells = cell_instruction(g.unit, g.target) if bits_of(cell) == g.bytes * 8 else ""
     floats = not g.unit and not spec.compute_dtype and {a.dtype, b.dtype} == {spec.acc}
-    if spec.k == 0 or not (pairs or floats):
+    if spec.k == 0 or not (cells or floats):
         return None
     if not all(isinstance(s, int) for s in strides):
         return None
@@ -312,8 +312,8 @@ def _assembly_loop(
             for line in range(t.fetch)
         ),
         locality=t.fetch_level,
-        pairs=pairs,
-        widening=widening_load(b_type, spec.b.dtype) if pairs else "",
+        cells=cells,
+        widening=widening_load(b_type, spec.b.dtype) if cells else "",
     )
     return loop if loop.fits(g.target) else None
 

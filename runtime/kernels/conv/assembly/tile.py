@@ -1,6 +1,6 @@
-"""Tiles of direct convolutions as functions in assembly (emit/x86_tile.py): floats that need no
-conversion, known strides, at most two spatial axes, full vectors of channels, and an epilogue that
-has a plan."""
+"""Tiles of direct convolutions as functions in assembly (emit/x86_tile.py): known strides, at most
+two spatial axes, and floats that need no conversion, full vectors of channels and an epilogue that
+has a plan; or cells, whose sums go to memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 
 from ....llvmir.builder import AssemblyFunction, Function
 from ....llvmir.values import bits_of
-from ...emit.x86_epilogue import EpilogueAssembly, plan_epilogue
+from ...emit.x86_epilogue import STORE, EpilogueAssembly, plan_epilogue
 from ...emit.x86_multiply_add_loop import MultiplyAddLoop
 from ...emit.x86_tile import OperandAddress, TileLayout, TileWriter, argument, low_half
 from ..addressing import ConvContext
@@ -36,26 +36,76 @@ def write_tile(
     tile: ConvTile,
 ) -> AssemblyFunction | None:
     """The function of a tile; None for one that needs LLVM."""
-    spec = g.spec
-    simple = not (g.unit or g.flushes or g.zeros or tile.ragged or tile.apart)
-    if not simple or tile.channels % g.lanes or spec.window.kernel[0] != 1 or spec.packed.tails:
+    if g.unit or g.zeros or tile.channels % g.lanes:
         return None
     vectors = tile.channels // g.lanes
-    pixels = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
-    planned = plan_epilogue_of(g, _FRAME, pixels, vectors)
+    planned = plan_epilogue_of(g, _FRAME, _pixels(tile), vectors)
     if planned is None:
         return None
+    layout = TileLayout(g.acc, g.lanes, tile.rows * tile.columns * vectors, *planned)
+    return _assemble(g, cut, factors, stem, params, tile, layout)
+
+
+def write_sums(
+    g: ConvContext,
+    cut: ConvTiling,
+    factors: Factors | None,
+    stem: str,
+    params: Sequence[tuple[str, str]],
+    tile: ConvTile,
+    *,
+    zeroed: bool,
+) -> AssemblyFunction | None:
+    """The function of a tile of cells; None for one that needs LLVM. It has one more parameter,
+    where it stores the sums, pixel by pixel. They begin as zero, or as the first pixel's sums
+    there."""
+    if not g.unit:
+        return None
+    pixels, vectors = tile.rows * tile.columns, -(-tile.channels // g.lanes)
+    address, size = argument(len(params)), g.lanes * g.bytes
+    offsets = tuple(i * size for i in range(pixels * vectors))
+    stored = OperandAddress(address, (), offsets)
+    layout = TileLayout(g.acc, g.lanes, len(offsets), STORE, (stored,))
+    params = [*params, ("ptr noalias", "sums")]
+    return _assemble(g, cut, factors, stem, params, tile, layout, "" if zeroed else address)
+
+
+def _pixels(tile: ConvTile) -> list[Pixel]:
+    return [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
+
+
+def _assemble(
+    g: ConvContext,
+    cut: ConvTiling,
+    factors: Factors | None,
+    stem: str,
+    params: Sequence[tuple[str, str]],
+    tile: ConvTile,
+    layout: TileLayout,
+    first: str = "",
+) -> AssemblyFunction | None:
+    """A tile's function. first: the memory that holds the address of what the sums of each pixel
+    begin with; "": zero."""
+    spec, pixels = g.spec, _pixels(tile)
+    if g.flushes or tile.ragged or tile.apart or spec.window.kernel[0] != 1 or spec.packed.tails:
+        return None
+    vectors = layout.sums // len(pixels)
     # Nothing is written to this function: all that the walk computes is known.
     scratch = Function(g.module, stem, params, "void", "", "internal")
     numbers = {p: range(i * vectors, (i + 1) * vectors) for i, p in enumerate(pixels)}
     walk = _AssemblyWalk(g, cut, factors, scratch, tile, numbers)
-    layout = TileLayout(g.acc, g.lanes, len(pixels) * vectors, *planned)
     loops = walk.loops()
     if scratch.lines or not loops or walk.reach_bytes > _MAX_OFFSET_BYTES:
         return None
     if not layout.fits(len(_POINTERS), g.target, loops):
         return None
     writer = TileWriter(layout)
+    if first:
+        writer.add(f"movq {first}, {_COUNTER}")
+        begin = [v * g.lanes * g.bytes for v in range(vectors)]
+        writer.load_sums(_COUNTER, begin * len(pixels))
+    else:
+        writer.zero_sums()
     walk.write(writer)
     writer.finish(_POINTERS, _COUNTER)
     return g.module.assembly_function(stem, params, writer.text())
@@ -104,7 +154,7 @@ class _AssemblyWalk(TileWalk[int]):
         for rows in self._row_sets():
             for run in self.tap_runs(rows):
                 loop = self._loop(run)
-                if loop is None or not run.count:
+                if loop is None:
                     return []
                 found.append(loop)
         return found
@@ -117,8 +167,9 @@ class _AssemblyWalk(TileWalk[int]):
         return list(tile.row_taps)
 
     def _loop(self, run: TapRun) -> MultiplyAddLoop | None:
-        steps, apart = run.count, max(1, run.apart)
-        return self.assembly_loop(run.pixels, self.unroll_of(steps, len(run.pixels), apart))
+        steps, apart = run.count // self.kr, max(1, run.apart)
+        unroll = self.unroll_of(steps, len(run.pixels), apart)
+        return self.assembly_loop(run.pixels, unroll) if self.steps_of(run.count) else None
 
     @property
     def reach_bytes(self) -> int:
@@ -133,7 +184,6 @@ class _AssemblyWalk(TileWalk[int]):
         self.w, self.value = w, bits_of(self.element) // 8
         self.weights_row = self.nr * bits_of(self.weight) // 8
         self.at = self.weights_at = self.ahead_at = 0
-        w.zero_sums()
         # One tap along the outermost axis, which may be outside.
         w.add(f"cmpq {_D1}, {_D0}", "jge 8f")
         if self.copied:
@@ -205,14 +255,14 @@ class _AssemblyWalk(TileWalk[int]):
                 self._skip(times - 1, tap_bytes, tap_rows)
 
     def _channels(self, run: TapRun) -> None:
-        loop = self._loop(run)
-        assert loop is not None
+        loop, steps = self._loop(run), self.steps_of(run.count)
+        assert loop is not None and steps
         sums = [number for pixel in run.pixels for number in self.sums[pixel]]
         registers = (_DATA, _WEIGHTS, _AHEAD, _STEP)
-        moved = self.w.loop(loop, sums, registers, _COUNTER, run.count)
+        moved = self.w.loop(loop, sums, registers, _COUNTER, steps)
         self.at += moved * loop.a_step
         self.weights_at += moved
-        self.ahead_at += run.count
+        self.ahead_at += steps
 
     def _move_to(self, at: int, row: int) -> None:
         """Move the addresses on to bytes of data and a row of weights."""
