@@ -72,9 +72,9 @@ class GemmContext(KernelContext):
         """What multiplies 2 x 2 blocks of cells, where panels are packed for it: those of constants
         that are not expanded."""
         packed = self.spec.packed
-        if packed is None or self.unit is None or packed.kr != 2 * self.schedule.kr:
+        if packed is None or self.unit is None or self.spec.compressed is not None:
             return None
-        return BLOCK_UNITS[self.unit.factors]
+        return BLOCK_UNITS[self.unit.factors] if packed.kr == 2 * self.schedule.kr else None
 
     @property
     def align(self) -> int:
