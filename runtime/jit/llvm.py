@@ -1,25 +1,29 @@
 """LLVM assembly text in, machine code out.
 
 The only interface to LLVM's optimiser and code generator. llvmlite guards every foreign call by
-one global lock, so plain threads would compile one after the other. The two long calls (optimize,
-generate code: nine tenths of the time) are made past that lock; this is sound because every module
-here lives in an LLVM context of its own and has a target machine of its own.
+one global lock, and a thread that returns from one waits for the interpreter's, up to five
+milliseconds while another thread runs Python. So the calls for a module of `emit_objects` are made
+by a function of machine code, past both locks; other modules make the two long calls past
+llvmlite's. This is sound because every module here lives in an LLVM context of its own, and no
+target machine serves two threads at once.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import heapq
 import itertools
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ...ir.errors import Error
-from ...plan.target import Target
+from ...plan.target import Target, generic_target
 from ..llvmir.kernel_entry import UNOPTIMIZED
 from ..machine.cpus import usable_cores
 from .code_image import OBJECT, CodeImage
@@ -65,8 +69,8 @@ def emit_objects(
     """
     if threads is None:
         threads = usable_cores()
-    pool = FunctionPool()
-    machines = threading.local()
+    pool, machines = FunctionPool(), _MachinePool(target, threads)
+    _load_emit_module()  # here, so that one thread does it
     modules: list[tuple[str, ReducedModule]] = []
     waiting: list[tuple[int, int, str]] = []
     objects: dict[int, bytes] = {}
@@ -74,14 +78,8 @@ def emit_objects(
     def emit_longest() -> None:
         """Compile the longest text that waits, so that no thread gets the largest at the end."""
         _, i, text = heapq.heappop(waiting)
-        with inside_llvm():
-            # A target machine holds what LLVM derives from the processor's features.
-            level = _highest_level(text)
-            made: dict[str, Any] = machines.__dict__
-            if (name := f"level {level}") not in made:
-                made[name] = target_machine(target, opt=level)
-            machine = made[name]
-            objects[i] = _generate(text, target, level, as_object=True, machine=machine)
+        with inside_llvm(), machines.take(_highest_level(text)) as machine:
+            objects[i] = _generate_object(text, target, machine)
 
     with ThreadPoolExecutor(max(1, threads), "irc-compile") as executor:
         tasks: list[Future[None]] = []
@@ -89,6 +87,7 @@ def emit_objects(
             alone = BRIEF not in text or not copies_functions(target.arch)
             module = ReducedModule(text, {}) if alone else pool.reduce(i, text)
             modules.append((text, module))
+            machines.prepare(_highest_level(module.text))
             heapq.heappush(waiting, (-len(module.text), i, module.text))
             tasks.append(executor.submit(emit_longest))
         for task in tasks:
@@ -174,6 +173,153 @@ def _run_short_pipeline(llvm: Any) -> Any:
     passes.add_instruction_combine_pass()
     passes.add_new_gvn_pass()
     return passes
+
+
+def _generate_object(text: str, target: Target, machine: Any) -> bytes:
+    """The object of a module. machine: of the level that the text allows."""
+    level, emit = _highest_level(text), _load_emit_module()
+    made = emit(text, machine, level) if emit is not None else None
+    # What is refused is tried again by calls that say why.
+    return made or _generate(text, target, level, as_object=True, machine=machine)
+
+
+class _MachinePool:
+    """Target machines of each level for so many threads. A machine holds what LLVM derives from
+    the processor's features. They are made in one thread: each takes many short calls, after which
+    others would wait for the interpreter's lock."""
+
+    def __init__(self, target: Target, threads: int) -> None:
+        self._target, self._threads = target, max(1, threads)
+        self._free: dict[int, list[Any]] = {}
+
+    def prepare(self, level: int) -> None:
+        """Make the machines of a level."""
+        if level not in self._free:
+            made = [target_machine(self._target, opt=level) for _ in range(self._threads)]
+            self._free[level] = made
+
+    @contextmanager
+    def take(self, level: int) -> Generator[Any]:
+        """A machine of a level that is prepared, for one thread."""
+        machine = self._free[level].pop()
+        try:
+            yield machine
+        finally:
+            self._free[level].append(machine)
+
+
+# Calls of llvmlite for one module: of `text`, which ends with a zero, to the object in a buffer, or
+# null for text that LLVM refuses. `brief`: the passes of `_run_short_pipeline`.
+_EMIT_MODULE: Final = """
+define ptr @irc_emit_module(ptr %text, ptr %machine, i32 %level, i32 %brief) noinline optnone {
+ %slot = alloca ptr
+ store ptr null, ptr %slot
+ %context = call ptr @LLVMPY_ContextCreate()
+ %module = call ptr @LLVMPY_ParseAssembly(ptr %context, ptr %text, ptr %slot)
+ %unread = icmp eq ptr %module, null
+ br i1 %unread, label %refused, label %verify
+verify:
+ %wrong = call i32 @LLVMPY_VerifyModule(ptr %module, ptr %slot)
+ %message = load ptr, ptr %slot
+ call void @LLVMPY_DisposeString(ptr %message)
+ store ptr null, ptr %slot
+ %low = trunc i32 %wrong to i8
+ %bad = icmp ne i8 %low, 0
+ br i1 %bad, label %close, label %optimize
+optimize:
+ %none = icmp eq i32 %level, 0
+ br i1 %none, label %emit, label %build
+build:
+ %tuning = call ptr @LLVMPY_CreatePipelineTuningOptions()
+ call void @LLVMPY_PTOSetLoopVectorization(ptr %tuning, i1 zeroext false)
+ call void @LLVMPY_PTOSetSLPVectorization(ptr %tuning, i1 zeroext false)
+ %builder = call ptr @LLVMPY_CreatePassBuilder(ptr %machine, ptr %tuning)
+ %short = icmp ne i32 %brief, 0
+ br i1 %short, label %few, label %all
+few:
+ %list = call ptr @LLVMPY_CreateNewModulePassManager()
+ call void @LLVMPY_module_AddSROAPass(ptr %list)
+ call void @LLVMPY_module_AddSimplifyCFGPass(ptr %list)
+ call void @LLVMPY_module_AddInstCombinePass(ptr %list)
+ call void @LLVMPY_module_AddNewGVNPass(ptr %list)
+ br label %run
+all:
+ %pipeline = call ptr @LLVMPY_buildPerModuleDefaultPipeline(ptr %builder, i32 %level)
+ br label %run
+run:
+ %passes = phi ptr [ %list, %few ], [ %pipeline, %all ]
+ call void @LLVMPY_RunNewModulePassManager(ptr %passes, ptr %module, ptr %builder)
+ call void @LLVMPY_DisposeNewModulePassManger(ptr %passes)
+ call void @LLVMPY_DisposePassBuilder(ptr %builder)
+ call void @LLVMPY_DisposePipelineTuningOptions(ptr %tuning)
+ br label %emit
+emit:
+ %made = call ptr @LLVMPY_TargetMachineEmitToMemory(ptr %machine, ptr %module, i32 1, ptr %slot)
+ br label %close
+close:
+ %buffer = phi ptr [ null, %verify ], [ %made, %emit ]
+ call void @LLVMPY_DisposeModule(ptr %module)
+ br label %refused
+refused:
+ %result = phi ptr [ null, %0 ], [ %buffer, %close ]
+ call void @LLVMPY_ContextDispose(ptr %context)
+ ret ptr %result
+}
+"""
+_PARAMETER: Final = re.compile(r"(ptr|i32|i1 zeroext) (%\w+|\w+)")
+
+
+def _emit_module_text() -> tuple[str, list[str]]:
+    """The function with declarations of what it calls, and the names of that."""
+    calls = re.findall(r"call (\w+) @(LLVMPY_\w+)\((.*)\)", _EMIT_MODULE)
+    declared = {
+        name: f"declare {returns} @{name}({', '.join(t for t, _ in _PARAMETER.findall(given))})"
+        for returns, name, given in calls
+    }
+    return "\n".join([_EMIT_MODULE, *declared.values(), ""]), list(declared)
+
+
+@functools.cache
+def _load_emit_module() -> Callable[[str, Any, int], bytes | None] | None:
+    """emit(text, machine, level): a module's object, None for text that LLVM refuses. None for an
+    llvmlite that lacks a function that it calls."""
+    from llvmlite.binding import ffi
+
+    from .host_features import host_arch
+    from .image_loader import load_objects
+
+    text, names = _emit_module_text()
+    if not all(hasattr(ffi.lib, name) for name in names):
+        return None
+    target = generic_target("plain" if host_arch() == "x86_64" else "neon")
+    imports = {name: _address(name) for name in names}
+    library = load_objects([emit_object(text, target)], ["irc_emit_module"], target, imports)
+    pointer, integer = ctypes.c_void_p, ctypes.c_int
+    call = ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, pointer, integer, integer)(
+        library.address("irc_emit_module")
+    )
+    # Short calls keep the interpreter's lock.
+    start = ctypes.PYFUNCTYPE(pointer, pointer)(_address("LLVMPY_GetBufferStart"))
+    size = ctypes.PYFUNCTYPE(ctypes.c_size_t, pointer)(_address("LLVMPY_GetBufferSize"))
+    dispose = ctypes.PYFUNCTYPE(None, pointer)(_address("LLVMPY_DisposeMemoryBuffer"))
+
+    def emit(text: str, machine: Any, level: int) -> bytes | None:
+        buffer = call(text.encode(), ctypes.cast(machine, pointer), level, BRIEF in text)
+        if not buffer:
+            return None
+        try:
+            return ctypes.string_at(start(buffer), size(buffer))
+        finally:
+            dispose(buffer)
+
+    emit.__dict__["library"] = library  # its code stays loaded
+    return emit
+
+
+def _address(name: str) -> int:
+    """Of a function of llvmlite's library."""
+    function: Any = _past_lock(name)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _emit(machine: Any, module: Any, as_object: bool) -> bytes:

@@ -19,6 +19,7 @@ from ...llvmir.kernel_entry import open_kernel, open_shared_body, share, write_e
 from ...llvmir.values import ELEMENT, I16, I64, Value, integer
 from ..emit.amx_registers import load_configuration, release
 from ..emit.contract import Kernel
+from ..emit.x86_multiply_add_loop import cell_instruction
 from ..gemm.tiling import tile_rows
 from . import amx
 from .addressing import ConvContext, buffers_of, taps_inside, widths
@@ -27,7 +28,7 @@ from .direct import DirectLoops
 from .register_tile import Micro
 from .row_packing import RowCopies, copy_function
 from .schedule import AmxConvSchedule, CopiedRowsSchedule, PackedSchedule
-from .tile_partition import Taps, cut_axis, three_axes
+from .tile_partition import Taps, cut_axis, find_conv_unit, three_axes
 from .tile_walk import ConvTile, Factors
 
 # Calls of tiles in loops that kernels share: each reads a dozen numbers from the record.
@@ -40,12 +41,12 @@ def generate(
     """The kernel of a direct convolution that copies its data."""
     module = Module(target)
     wide, cut, rows = three_axes(spec), schedule.cut, schedule.rows
-    g = ConvContext.of(wide, target, module, cut.lanes, shares=shares_code(schedule) and not isinstance(schedule, PackedSchedule))
+    assembled = assembles_tiles(wide, target, schedule)
+    shares = shares_code(schedule) and not assembled
+    g = ConvContext.of(wide, target, module, cut.lanes, shares=shares)
     buffers, dims = buffers_of(spec), spec.runtime_dims
     if g.record is None:
-        entry = open_kernel(
-            module, symbol, buffers, dims, only_calls=True, optimized=not isinstance(schedule, PackedSchedule)
-        )
+        entry = open_kernel(module, symbol, buffers, dims, only_calls=True, optimized=not assembled)
     else:
         entry = open_shared_body(module, len(buffers), dims)
     if isinstance(schedule, PackedSchedule):
@@ -61,6 +62,14 @@ def generate(
     reach = MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4
     beyond = reach if schedule.flat else 0
     return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
+
+
+def assembles_tiles(spec: ConvSpec, target: Target, schedule: CopiedRowsSchedule) -> bool:
+    """Whether the sums of tiles are functions in assembly. An entry that LLVM does not optimize
+    then takes less time than one that is shared."""
+    unit = find_conv_unit(spec, target, schedule.cut.lanes)
+    direct = isinstance(schedule, PackedSchedule) and not spec.packed.tails
+    return direct and bool(cell_instruction(unit, target))
 
 
 def shares_code(schedule: CopiedRowsSchedule) -> bool:

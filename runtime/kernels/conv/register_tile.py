@@ -16,6 +16,7 @@ two axes; and channels of one tap are few steps.
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Final
 
 from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.layouts import PackedLayout
@@ -28,6 +29,9 @@ from .addressing import ConvContext, ConvEpilogue, TilePosition
 from .assembly.tile import write_sums, write_tile
 from .tile_partition import ConvTiling
 from .tile_walk import ConvTile, Factors, TileWalk
+
+# Steps along K next to which the store and the load of a sum take less than a hundredth.
+_MIN_STEPS_IN_MEMORY: Final = 128
 
 
 class Micro:
@@ -79,9 +83,16 @@ class Micro:
             found = write_tile(*what, f"tile_{size}", self.parameters(), tile)
             if found is not None:
                 return found
+        if self.cut.inline_epilogue and not self._is_long:
+            return self._compile(tile)
         zeroed = not self.begins_elsewhere
         sums = write_sums(*what, f"sums_{size}", self.parameters(), tile, zeroed=zeroed)
         return self._compile(tile) if sums is None else self._finish_sums(tile, sums)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether sums have so many steps along K that they may go through memory."""
+        return self.g.spec.matrices[1] // self.g.spec.packed.kr >= _MIN_STEPS_IN_MEMORY
 
     def _finish_sums(self, tile: ConvTile, sums: AssemblyFunction) -> Function:
         """The function of a tile whose sums another one makes."""

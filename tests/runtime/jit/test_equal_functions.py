@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from irc_compiler.plan.target import Isa, generic_target
+from irc_compiler.plan.target import Isa, Target, generic_target
 from irc_compiler.runtime.jit import llvm
 from irc_compiler.runtime.jit.code_image import FLAT, OBJECT, CodeImage
 from irc_compiler.runtime.jit.elf_flatten import copies_functions, image_of
@@ -117,13 +117,13 @@ def test_images_hold_copies_of_functions_that_are_compiled_once(
     monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     compiled: list[str] = []
-    generate = llvm._generate
+    generate = llvm._generate_object
 
-    def record(text: str, *args: object, **options: object) -> bytes:
+    def record(text: str, target: Target, machine: object) -> bytes:
         compiled.append(text)
-        return generate(text, *args, **options)  # type: ignore[arg-type]
+        return generate(text, target, machine)
 
-    monkeypatch.setattr(llvm, "_generate", record)
+    monkeypatch.setattr(llvm, "_generate_object", record)
     texts = [module("a"), module("b", loop=2), module("c", factor=5), module("d")]
     images = emit_objects(texts, TARGET, threads=threads)
     assert sum(len(defined(text)) for text in compiled) == 4  # a's two, and c's two

@@ -99,7 +99,7 @@ def layer(channels: int, side: int, isa: str) -> str:
     return generate(spec, target_of(isa), f"k{channels}").text
 
 
-@pytest.mark.parametrize("isa", ["icelake-server", *TILED])
+@pytest.mark.parametrize("isa", ["neoverse-n1", *TILED])
 def test_layers_of_other_sizes_share_functions(isa: str) -> None:
     pool = FunctionPool()
     pool.reduce(0, layer(64, 28, isa))

@@ -110,3 +110,12 @@ def test_what_is_no_rounding_to_bytes() -> None:
     ]
     done = b.finish(*made)
     assert not any(rounded_byte(done, i) for i in range(len(done.instrs)))
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_instructions_that_are_replaced_are_not_written(opened: bool) -> None:
+    """Rounding and the sum of floats: a conversion to 32 bits and a sum of bytes replace them."""
+    target = target_of("avx2")
+    text = generate(spec_of(program(U8, 7, None, opened=opened), [F32]), target, "k").text
+    assert "llvm.lrint" in text and "llvm.rint" not in text
+    assert "fadd" not in text and "fsub" not in text

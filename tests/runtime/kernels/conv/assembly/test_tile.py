@@ -10,9 +10,11 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_object
 from irc_compiler.runtime.kernels.conv.kernel import generate
+from irc_compiler.runtime.kernels.emit.x86_multiply_add_loop import MultiplyAddLoop
 from irc_compiler.runtime.kernels.emit.x86_tile import TileLayout
-from support.kernels.harness import ISAS, compile_spec, same_bits
+from support.kernels.harness import ISAS, compile_spec, run, same_bits, target_of
 
+from tests.runtime.kernels.conv import test_int8 as bytes_of
 from tests.runtime.kernels.conv.test_direct import Case, computed, make
 
 FORCED = [isa for isa in ISAS if isa in ("avx2", "avx512")]
@@ -85,3 +87,55 @@ def test_rows_that_are_gigabytes_apart_are_compiled(name: str) -> None:
 def test_other_instruction_sets_have_no_assembly() -> None:
     for isa in ("plain", "neon"):
         assert "module asm" not in text_of(CASES["padded"], isa)
+
+
+# Sums that begin with a zero point's part; tiles of two rows; a last vector that is not full; few
+# steps along K, with the epilogue in the tile; cells that a row of taps does not fill.
+BYTES = {
+    "padded": Case((11, 13), (3, 3), 64, 32, pads=(1, 1)),
+    "short rows": Case((7, 7), (3, 3), 58, 40, pads=(1, 1)),
+    "dilated": Case((14, 15), (3, 3), 60, 16, pads=(2, 2), dilations=(2, 2)),
+    "few steps": Case((9, 20), (3, 3), 6, 32, pads=(1, 1)),
+    "three channels": Case((12, 12), (5, 5), 3, 16, pads=(2, 2), strides=(2, 2)),
+}
+
+
+@pytest.mark.parametrize(
+    "processor, instruction",
+    [
+        ("icelake-server", "vpdpbusd"),
+        ("znver4", "vpdpbusd"),
+        ("skylake-avx512", "vpmaddwd"),
+        ("haswell", "vpmaddwd"),
+    ],
+)
+@pytest.mark.parametrize("name", BYTES)
+def test_sums_of_bytes_are_assembled(name: str, processor: str, instruction: str) -> None:
+    target = target_of(processor)
+    spec = bytes_of.make(BYTES[name], target, DType.u8, 131, DType.u8, False)[0]
+    text = generate(spec, target, "k").text
+    lines = text.splitlines()
+    tiles = [line for line in lines if line.startswith("module asm")]
+    loops = [line for line in lines if "asm sideeffect" in line and instruction in line]
+    assert all(instruction in tile for tile in tiles)
+    assert bool(tiles) == (name in ("padded", "short rows", "dilated")) == (not loops)
+    # The last values of rows of three channels are in cells of their own.
+    assert ("llvm.x86" in text) == bool(spec.packed.tails)
+    assert "k" in emit_object(text, target).exports
+
+
+@pytest.mark.parametrize("isa", FORCED)
+@pytest.mark.parametrize("kind, zero", [(DType.u8, 7), (DType.i8, -3), (DType.u8, None)])
+@pytest.mark.parametrize("name", BYTES)
+def test_sums_of_bytes_in_assembly_are_those_of_llvm(
+    name: str, kind: DType, zero: int | None, isa: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bytes_of.make(BYTES[name], target_of(isa), kind, zero, DType.u8, False)
+    spec, inputs, dims, shape, expected = made
+    (found,) = run(spec, inputs, [shape], isa=isa, dims=dims).outs
+    monkeypatch.setattr(TileLayout, "fits", lambda *_, **__: False)
+    monkeypatch.setattr(MultiplyAddLoop, "fits", lambda *_: False)
+    compile_spec.cache_clear()
+    (wanted,) = run(spec, inputs, [shape], isa=isa, dims=dims).outs
+    compile_spec.cache_clear()
+    assert np.array_equal(found, wanted) and np.array_equal(np.moveaxis(found, -1, 1), expected)
