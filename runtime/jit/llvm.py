@@ -15,6 +15,7 @@ import functools
 import heapq
 import itertools
 import os
+import platform
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,7 +32,7 @@ from .elf_flatten import FunctionSource, copies_functions, image_of, read_flat_o
 from .elf_read import ElfObject
 from .equal_functions import FunctionPool, ReducedModule
 from .fork_guard import inside_llvm
-from .llvm_binding import load_binding, target_machine
+from .llvm_binding import ARCH_NAMES, load_binding, target_machine
 
 _dump_numbers = itertools.count()
 
@@ -285,13 +286,13 @@ def _load_emit_module() -> Callable[[str, Any, int], bytes | None] | None:
     llvmlite that lacks a function that it calls."""
     from llvmlite.binding import ffi
 
-    from .host_features import host_arch
     from .image_loader import load_objects
 
     text, names = _emit_module_text()
     if not all(hasattr(ffi.lib, name) for name in names):
         return None
-    target = generic_target("plain" if host_arch() == "x86_64" else "neon")
+    intel = platform.machine().lower() in ARCH_NAMES["x86_64"]
+    target = generic_target("plain" if intel else "neon")
     imports = {name: _address(name) for name in names}
     library = load_objects([emit_object(text, target)], ["irc_emit_module"], target, imports)
     pointer, integer = ctypes.c_void_p, ctypes.c_int

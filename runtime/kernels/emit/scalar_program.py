@@ -69,7 +69,7 @@ def emit_program(
         lanes = next((v.lanes for v in inputs if v is not None), 1)
     emitter = _Emitter(f, program, lanes, guard, constants)
     values: list[Value] = []
-    replaced = _replaced(program)
+    replaced = _find_replaced(program)
     for index, instr in enumerate(program.instrs):
         if index in replaced:
             value = _UNUSED
@@ -92,9 +92,11 @@ _UNUSED: Final = Value("void", "")
 
 
 @lru_cache(maxsize=256)
-def _replaced(program: Program) -> frozenset[int]:
+def _find_replaced(program: Program) -> frozenset[int]:
     """The instructions that only other instructions read which `_Emitter.bytes_of` replaces."""
-    return _reached(program, lambda i: program.instrs[i].args) - _reached(program, _reads(program))
+    return _find_reached(program, lambda i: program.instrs[i].args) - _find_reached(
+        program, _reads(program)
+    )
 
 
 def _reads(program: Program) -> Callable[[int], Sequence[int]]:
@@ -112,7 +114,7 @@ def _reads(program: Program) -> Callable[[int], Sequence[int]]:
     return reads
 
 
-def _reached(program: Program, reads: Callable[[int], Sequence[int]]) -> frozenset[int]:
+def _find_reached(program: Program, reads: Callable[[int], Sequence[int]]) -> frozenset[int]:
     """The instructions whose values the results are made of."""
     found, waiting = set[int](), list(program.results)
     while waiting:

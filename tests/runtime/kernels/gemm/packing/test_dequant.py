@@ -18,8 +18,10 @@ from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.gemm import MAX_FEW_ROWS, Compressed, GemmSpec
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.jit.llvm import emit_object
 from irc_compiler.runtime.kernels.gemm.packing.dequant import SPLIT
 from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, TILED, run, same_bits, target_of
 from support.kernels.products import product
 
@@ -265,6 +267,16 @@ def test_dequant_of_transposed_weights(isa: str, dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
 def test_dequant_of_operands_rounded_to_bf16(isa: str, dtype: DType, m: int, dynamic: bool) -> None:
     check(Case(m, 77, 40, dtype, 32, compute_dtype=DType.bf16, dynamic=dynamic), isa)
+
+
+@pytest.mark.parametrize("processor", ["znver4", "sapphirerapids"])
+@pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
+def test_text_for_units_of_bf16_with_and_without_tiles(processor: str, dtype: DType) -> None:
+    c = Case(20, 77, 40, dtype, 32, compute_dtype=DType.bf16)
+    w, target = weights_of(c), target_of(processor)
+    text = generate(compressed_spec(c, target, w.scale, int(w.zero[0, 0])), target, "k").text
+    assert ("tdpbf16ps" in text) == (processor == "sapphirerapids")
+    assert ("dpbf16ps" in text) and "k" in emit_object(text, target).exports
 
 
 @pytest.mark.slow
