@@ -23,6 +23,13 @@ from .dot_units import DotUnit
 # Displacements and increments are immediates of 32 bits, signed.
 _MAX_OFFSET_BYTES: Final = 2**31 - 1
 _SUFFIX: Final = {F32: "s", F64: "d"}
+# What multiplies cells, by the unit of emit/dot_units.py.
+_CELL_INSTRUCTIONS: Final = {
+    "llvm.x86.avx2.pmadd.wd": "vpmaddwd",
+    "llvm.x86.avx512.pmaddw.d.512": "vpmaddwd",
+    "llvm.x86.avx512.vpdpbusd.512": "vpdpbusd",
+    "llvm.x86.avx512bf16.dpbf16ps.512": "vdpbf16ps",
+}
 _PREFETCH: Final = {3: "prefetcht0", 2: "prefetcht1"}
 
 
@@ -79,14 +86,6 @@ class MultiplyAddLoop:
     def adds_apart(self) -> bool:
         """Whether another instruction than the one that multiplies adds products."""
         return self.cells == "vpmaddwd"
-
-
-_CELL_INSTRUCTIONS: Final = {
-    "llvm.x86.avx2.pmadd.wd": "vpmaddwd",
-    "llvm.x86.avx512.pmaddw.d.512": "vpmaddwd",
-    "llvm.x86.avx512.vpdpbusd.512": "vpdpbusd",
-    "llvm.x86.avx512bf16.dpbf16ps.512": "vdpbf16ps",
-}
 
 
 def cell_instruction(unit: DotUnit | None, target: Target) -> str:

@@ -14,6 +14,7 @@ from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, target_of
 from support.kernels.products import Case, make
 
+pytestmark = pytest.mark.aarch64
 TARGET = target_of(ISAS[0])
 # A value is used before it is defined: text that is read, and refused then.
 UNVERIFIED = """define i32 @k() {
