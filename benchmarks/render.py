@@ -55,6 +55,20 @@ def machines(files: Iterable[Results]) -> dict[str, list[Results]]:
     return found
 
 
+def select_files(files: Iterable[Results], suites: Callable[[str], bool]) -> list[Results]:
+    """The files that hold a row of the suites."""
+    return [file for file in files if any(suites(row.suite) for row in file.rows)]
+
+
+def times_compiles(suite: str) -> bool:
+    """Whether rows of a suite are compile times, which have a page of their own."""
+    return suite.startswith("compile ")
+
+
+def times_runs(suite: str) -> bool:
+    return not times_compiles(suite)
+
+
 def newest_rows(files: Sequence[Results], suites: Callable[[str], bool]) -> list[Row]:
     """Rows of the suites. All rows of one piece of work come from one file, the newest that gives
     times for it, else the newest."""
@@ -174,10 +188,8 @@ def products_table(files: Sequence[Results]) -> str:
 
 def compile_table(files: Sequence[Results]) -> str:
     """A row per model: seconds of a cold and of a warm compile and of the peers, ratios to OpenVINO
-    and seconds of all CPUs; empty for a machine without results."""
-    rows = newest_rows(files, lambda suite: suite.startswith("compile "))
-    if not rows:
-        return ""
+    and seconds of all CPUs."""
+    rows = newest_rows(files, times_compiles)
     lines: list[list[str]] = []
     ratios: dict[str, list[float]] = {"cold": [], "warm": []}
     for name in sorted({r.name for r in rows}, key=list(TITLES).index):
@@ -201,7 +213,7 @@ def losses_table(found: dict[str, list[Results]]) -> str:
     times have a page of their own."""
     lines: list[list[str]] = []
     for cpu, files in found.items():
-        runs = newest_rows(files, lambda suite: not suite.startswith("compile "))
+        runs = newest_rows(files, times_runs)
         for (suite, name, threads), rows in _by_work(runs):
             for precision in dict.fromkeys(r.precision for r in rows):
                 ratio = best_ratio(r for r in rows if r.precision == precision)
@@ -217,16 +229,15 @@ def slug(cpu: str) -> str:
 
 def tables(files: Iterable[Results]) -> dict[str, str]:
     """Every table that a page may hold, by name. A machine has those of what was measured on it."""
-    found = machines(files)
-    made = {"losses": losses_table(found)}
-    for cpu, of in found.items():
-        suites = {r.suite for f in of for r in f.rows}
-        if compiled := compile_table(of):
-            made[f"compile-{slug(cpu)}"] = compiled
-        if suites - {"compile cold", "compile warm"}:
-            made[f"models-{slug(cpu)}"] = machine_line(of) + "\n" + models_table(of)
-        if any(suite.startswith("gemm ") for suite in suites):
-            made[f"products-{slug(cpu)}"] = products_table(of)
+    files = list(files)
+    runs_of = machines(select_files(files, times_runs))
+    made = {"losses": losses_table(runs_of)}
+    for cpu, of in machines(select_files(files, times_compiles)).items():
+        made[f"compile-{slug(cpu)}"] = compile_table(of)
+    for cpu, of in runs_of.items():
+        made[f"models-{slug(cpu)}"] = machine_line(of) + "\n" + models_table(of)
+        if sizes := select_files(of, lambda suite: suite.startswith("gemm ")):
+            made[f"products-{slug(cpu)}"] = products_table(sizes)
     return made
 
 
@@ -239,7 +250,8 @@ def render_page(page: str, files: Iterable[Results]) -> str:
 def charts(files: Iterable[Results]) -> dict[str, str]:
     """The SVG files: models and products of the machine whose results are the newest, of those that
     are not held to an instruction set."""
-    found = machines(f for f in files if HELD not in f.machine.cpu).values()
+    plain = [f for f in files if HELD not in f.machine.cpu]
+    found = machines(select_files(plain, times_runs)).values()
     models = next(of for of in found if any(r.suite == "models" for f in of for r in f.rows))
     rows = newest_rows(models, lambda suite: suite == "models")
     rows = [r for r in rows if r.precision in ("f32", "int8")]

@@ -89,6 +89,11 @@ def test_compile_times_have_a_table_of_their_own(render: Any) -> None:
     cells = "2.00 | 0.50 | 1.00 | 1.00 | 0.50 | 2.00 | 4.00 | 2.00"
     assert f"| {title} | {cells} |" in made["compile-a"]
     assert "| geometric mean |  |  |  |  | 0.50 | 2.00 |" in made["compile-a"]
+    # They date no table of run times, and say nothing of its packages.
+    runs = results(render, "2026-01-01", "A", *rows("lstm", 1.0, 2.0))
+    compiles = results(render, "2026-01-02", "A", *mine, *peers)
+    of_runs = render.tables([runs])
+    assert render.tables([runs, compiles])["models-a"] == of_runs["models-a"]
 
 
 def test_page_keeps_its_prose(render: Any) -> None:
