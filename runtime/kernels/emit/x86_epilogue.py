@@ -16,7 +16,7 @@ from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.program import Instr, Program
 from ....plan.target import Target
 from ...llvmir.builder import Function
-from ...llvmir.values import ELEMENT, F32, F64, I32, Value, bits_of, is_float, number
+from ...llvmir.values import ELEMENT, F32, F64, I32, Value, bits_of, number
 
 # Displacements are immediates of 32 bits, signed.
 _MAX_OFFSET_BYTES: Final = 2**31 - 1
@@ -107,7 +107,7 @@ def plan_epilogue(
     program: Program, broadcast: Sequence[bool], element: str
 ) -> EpilogueAssembly | None:
     """How the program is computed for a sum; None where it has other operations or types."""
-    if len(program.results) != 1 or not is_float(element):
+    if len(program.results) != 1 or element not in (F32, F64):
         return None
     if any(ELEMENT.get(i.dtype.value) != element for i in program.instrs):
         return None

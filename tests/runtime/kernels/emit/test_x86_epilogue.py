@@ -197,3 +197,10 @@ def test_epilogue_fits_the_registers_and_displacements_of_a_target(
     narrow = [Value("<4 x float>", "%x")]
     assert not planned.fits(narrow, [operand], generic_target("avx2"))
     assert not planned.fits(values[:1], [operand] * 11, target)
+
+
+@pytest.mark.parametrize("dtype", [DType.f16, DType.bf16, DType.i32], ids=str)
+def test_programs_of_other_types_have_no_plan(dtype: DType) -> None:
+    b = Builder()
+    program = b.finish(b.op("add", b.input(0, dtype), b.input(1, dtype)))
+    assert plan_epilogue(program, [False], ELEMENT[dtype.value]) is None
