@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...api import CompiledModel, Model, compile_model, read_model
-from ...api.model_cache import recall_json, remember_json
+from ...api.model_cache import identify_once, recall_json, remember_json
 from ...ir.dtype import DType
 from ...ir.errors import (
     Error,
@@ -92,6 +92,11 @@ class InferenceSession(NamesNearest):
         # insightface and optimum-onnx read these of onnxruntime's private attributes.
         self._providers, self._provider_options = [CPU], {CPU: {}}
         self._model_path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+        with identify_once():
+            self._load(source, options)
+
+    def _load(self, source: Any, options: SessionOptions) -> None:
+        """Compile the model; where irc lacks an operation of it, become a session of the engine."""
         try:
             self.net = _compile(source, options)
         except UnsupportedOperationError as error:

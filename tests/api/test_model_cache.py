@@ -407,6 +407,36 @@ def test_sessions_of_compat_read_no_file_again(
     np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ np.full((4, 4), 2.0))
 
 
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_a_session_of_compat_identifies_its_model_once(
+    lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch, as_bytes: bool
+) -> None:
+    """Also one whose file was just written; the next session identifies it anew."""
+    monkeypatch.setattr(model_cache, "_MIN_AGE_NS", 1 << 62)
+
+    def start(weight: float) -> compat.InferenceSession:
+        write(path, weight)
+        return compat.InferenceSession(path.read_bytes() if as_bytes else str(path))
+
+    for _ in range(3):
+        start(2.0)
+    assert lookups.found[-1] is True
+    identified: list[Any] = []
+    identify = model_cache._read_identity
+
+    def read_identity(source: Any, *given: Any) -> Any:
+        identified.append(source)
+        return identify(source, *given)
+
+    monkeypatch.setattr(model_cache, "_read_identity", read_identity)
+    session = start(2.0)
+    assert lookups.found[-1] is True and len(identified) == 1
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ np.full((4, 4), 2.0))
+    session = start(3.0)
+    assert len(identified) == 2
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ np.full((4, 4), 3.0))
+
+
 def test_a_contradiction_of_declared_shapes_is_remembered(
     lookups: ModelLookups, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
