@@ -1,8 +1,8 @@
 """A model as a function over batches, as Ray Data, Spark and Dask want one.
 
-    dataset.map_batches(irc.Predictor("model.irc"))                        # Ray Data
-    predict_batch_udf(lambda: irc.Predictor("model.irc"), ...)             # Spark
-    frame.map_partitions(irc.Predictor("model.irc"), meta=...)             # Dask
+    dataset.map_batches(irc.Predictor, fn_constructor_args=("model.irc",), ...)  # Ray Data
+    predict_batch_udf(lambda: irc.Predictor("model.irc"), ...)                   # Spark
+    frame.map_partitions(irc.Predictor("model.irc"), meta=...)                   # Dask
 
 Made on the driver, pickled as its path and options, it loads the model once in each process that
 calls it, whatever the number of Predictors, calls and threads there.
