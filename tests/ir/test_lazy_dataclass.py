@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import inspect
 import pickle
+import pkgutil
 import threading
 from collections.abc import Callable
 from dataclasses import field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from irc_compiler.ir import lazy_dataclass
 from irc_compiler.ir.lazy_dataclass import dataclass
 
 Decorator = Callable[..., Any]
+_USUAL: Any = dataclasses.make_dataclass("Usual", (), frozen=True).__dict__["__dataclass_params__"]
+ROOT = Path(lazy_dataclass.__file__).parents[1]
 
 
 def plain(decorate: Decorator) -> type:
@@ -171,21 +177,22 @@ def test_lazy_and_other_dataclasses_derive_from_each_other() -> None:
     assert described == described[:1] * 4
 
 
-def _is_made(cls: type) -> bool:
-    return inspect.isfunction(vars(cls)["__init__"])
+def _is_made(cls: type, name: str = "__init__") -> bool:
+    return type(vars(cls)[name]).__name__ != "_Placeholder"
 
 
-FIRST_USES: dict[str, Callable[[Any], Any]] = {
-    "instance": lambda cls: cls(1),
-    "fields": dataclasses.fields,
-    "is a dataclass": dataclasses.is_dataclass,
-    "signature": inspect.signature,
-    "pattern": lambda cls: cls.__match_args__,
-    "parameters": lambda cls: cls.__dataclass_params__,
-    "comparison": lambda cls: object.__new__(cls) == 1,
-    "replace": lambda cls: dataclasses.replace(_without_init(cls), a=3),
-    "hash": lambda cls: hash(_without_init(cls)),
-    "text": lambda cls: repr(_without_init(cls)),
+# What uses a class first, and the attribute that it needs.
+FIRST_USES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "instance": (lambda cls: cls(1), "__init__"),
+    "fields": (dataclasses.fields, "__dataclass_fields__"),
+    "is a dataclass": (dataclasses.is_dataclass, "__dataclass_fields__"),
+    "signature": (inspect.signature, "__init__"),
+    "pattern": (lambda cls: cls.__match_args__, "__match_args__"),
+    "parameters": (lambda cls: cls.__dataclass_params__, "__dataclass_params__"),
+    "comparison": (lambda cls: object.__new__(cls) == 1, "__eq__"),
+    "replace": (lambda cls: dataclasses.replace(_without_init(cls), a=3), "__init__"),
+    "hash": (lambda cls: hash(_without_init(cls)), "__hash__"),
+    "text": (lambda cls: repr(_without_init(cls)), "__repr__"),
 }
 
 
@@ -196,19 +203,81 @@ def _without_init(cls: Any) -> Any:
     return made
 
 
+@pytest.mark.parametrize("make", [plain, with_fields])
 @pytest.mark.parametrize("use", FIRST_USES)
-def test_the_first_use_makes_the_methods(use: str) -> None:
-    cls = plain(dataclass)
-    assert not _is_made(cls)
-    FIRST_USES[use](cls)
-    assert _is_made(cls)
-    assert _describe(cls) == _describe(plain(dataclasses.dataclass))
+def test_the_first_use_makes_the_method(use: str, make: Callable[[Decorator], type]) -> None:
+    cls, (first_use, name) = make(dataclass), FIRST_USES[use]
+    assert not _is_made(cls, name)
+    first_use(cls)
+    assert _is_made(cls, name)
+    assert _describe(cls) == _describe(make(dataclasses.dataclass))
 
 
-def test_a_base_is_made_with_a_derived_class() -> None:
+def test_classes_with_simple_fields_make_no_method_that_is_not_used() -> None:
     cls = derived(dataclass)
     assert cls(1).total == 2.0
-    assert _is_made(cls) and _is_made(cls.__bases__[0])
+    assert _is_made(cls)
+    assert not any(_is_made(cls, name) for name in ("__eq__", "__hash__", "__repr__"))
+    assert not _is_made(cls.__bases__[0])
+
+
+def _list_own_classes() -> list[Any]:
+    """The frozen dataclasses of irc's packages that a compile imports."""
+    found: list[Any] = []
+    for package in ("ir", "plan", "compiler", "runtime", "api"):
+        path, prefix = [str(ROOT / package)], f"irc_compiler.{package}."
+        names = [m.name for m in pkgutil.walk_packages(path, prefix)]
+        for name in names:
+            module = importlib.import_module(name)
+            values = list(vars(module).values())
+            found += [v for v in values if _is_frozen(v) and v.__module__ == name]
+    return found
+
+
+def _is_frozen(value: Any) -> bool:
+    params = vars(value).get("__dataclass_params__") if isinstance(value, type) else None
+    return params is not None and repr(value.__dataclass_params__) == repr(_USUAL)
+
+
+def test_own_classes_are_those_of_the_standard_library() -> None:
+    """Signatures, fields and what is compared of each class, which the standard library makes of
+    the same declaration."""
+    classes = _list_own_classes()
+    assert len(classes) > 250
+    simple = 0
+    for cls in classes:
+        found, names = dataclasses.fields(cls), [f.name for f in dataclasses.fields(cls)]
+        declared = [(f.name, f.type, dataclasses.field(default=f.default)) for f in found]
+        for (_, _, made), f in zip(declared, found, strict=True):
+            made.default_factory, made.init, made.repr = f.default_factory, f.init, f.repr
+            made.kw_only, made.compare, made.hash = f.kw_only, f.compare, f.hash
+        wanted = dataclasses.make_dataclass(cls.__name__, declared, frozen=True)
+        assert str(inspect.signature(cls.__init__)) == str(inspect.signature(wanted.__init__)), cls
+        assert cls.__match_args__ == wanted.__match_args__, cls
+        if any(not f.init or not f.repr or not f.compare for f in found):
+            continue
+        made, other = object.__new__(cls), object.__new__(wanted)
+        for instance in (made, other):
+            instance.__dict__.update({name: n for n, name in enumerate(names)})
+        simple += 1
+        own = {n for n in ("__hash__", "__eq__", "__repr__") if _is_declared(cls, n)}
+        if "__hash__" not in own and "__eq__" not in own:
+            assert hash(made) == hash(other), cls
+        if "__repr__" not in own:
+            assert repr(made).rpartition(".")[2] == repr(other).rpartition(".")[2], cls
+        if "__eq__" not in own:
+            assert made == copy.copy(made) and made != other, cls
+    assert simple > 200
+
+
+def _is_declared(cls: type, name: str) -> bool:
+    """Whether the source of a class or of a base has a method of that name."""
+    for base in cls.__mro__[:-1]:
+        method = inspect.unwrap(vars(base).get(name, _is_declared))
+        code = getattr(method, "__code__", None)
+        if code is not None and code.co_filename == inspect.getfile(base):
+            return True
+    return False
 
 
 @dataclass(frozen=True)
