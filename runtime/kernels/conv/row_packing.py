@@ -241,6 +241,8 @@ class _Copier:
         with f.range(0, full, rows.lanes, unroll=2) as i:
             x = self.factors(f.at(source, i, self.element), None)
             f.store(x, f.at(to, i, rows.value_type))
+        if self.g.spec.channels % rows.lanes == 0:
+            return
         left = f.sub(count, full)
         with f.if_(f.icmp("sgt", left, 0)):
             x = self.factors(f.at(source, full, self.element), left)

@@ -23,6 +23,7 @@ from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
 from ..emit.contract import Kernel
 from ..emit.register_tile import unrolled_loop
+from ..emit.tail_mask import TailMask
 from ..emit.x86_multiply_add_loop import MultiplyAddLoop, cell_instruction, multiply_add_loop
 from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, widths
 from .assembly import winograd as assembly
@@ -363,6 +364,11 @@ class _WinogradLoops:
                 args = (p[n] for n in ("frame", "data", "taps", "height", "width"))
                 f.call_function(direct, *args)
                 f.ret()
+        epilogue = ConvEpilogue(g, f, p["frame"])
+        epilogue.share([(0, tail)])
+        if plan.kr > 1:
+            self._finish_in_loops(f, epilogue, tail)
+            return f
         square = [
             [
                 f.load(
@@ -373,8 +379,6 @@ class _WinogradLoops:
             ]
             for i in range(plan.side)
         ]
-        epilogue = ConvEpilogue(g, f, p["frame"])
-        epilogue.share([(0, tail)])
         buffer = None if plan.inline_epilogue else f.stack(plan.m * plan.m * g.lanes * 4)
         rows = both_ways(f, RESULT[plan.m], square)
 
@@ -402,3 +406,26 @@ class _WinogradLoops:
                     with f.if_(f.and_(inside, f.icmp("sgt", p["width"], j))):
                         finish(integer(i), integer(j), value)
         return f
+
+    def _finish_in_loops(self, f: Function, epilogue: ConvEpilogue, tail: TailMask | None) -> None:
+        """The body of a result function of integers, in loops, which compile in a third of the time
+        and are as fast."""
+        g, plan, p, one = self.g, self.plan, f.params, RESULT[self.plan.m]
+        m, side, size = plan.m, plan.side, g.lanes * 4
+        held, finished = f.stack(m * side * size), f.stack(m * size)
+
+        def load_line(base: Value, stride: int) -> list[Value]:
+            return [f.load(g.vector, f.offset(base, n * stride)) for n in range(side)]
+
+        with f.range(0, side, unroll=1) as j:
+            point = plan.block * plan.nr * 4
+            column = load_line(f.offset(p["sums"], f.mul(j, point)), side * point)
+            for i, value in enumerate(one(f, column)):
+                f.store(value, f.offset(held, f.mul(f.add(j, i * side), size)))
+        with f.range(0, f.smin(p["height"], m), unroll=1) as i:
+            row = load_line(f.offset(held, f.mul(i, side * size)), size)
+            for j, value in enumerate(one(f, row)):
+                f.store(remove_scale(f, value), f.offset(finished, j * size))
+            with f.range(0, f.smin(p["width"], m), unroll=1) as j:
+                value = f.load(g.vector, f.offset(finished, f.mul(j, size)))
+                epilogue.finish(value, TilePosition(i, j, 0, tail))
