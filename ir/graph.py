@@ -10,7 +10,7 @@ here recurses over nodes, so a chain of a million nodes is as good as ten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView, Sequence
+from collections.abc import Container, Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -235,6 +235,10 @@ class Graph:
     def kinds(self) -> set[str]:
         """The kinds of operations that there are."""
         return {data["node"].op.kind for data in self._node.values()}
+
+    def nodes_of_kinds(self, kinds: Container[str]) -> set[int]:
+        """The nodes whose operation is of one of these kinds."""
+        return {n for n, data in self._node.items() if data["node"].op.kind in kinds}
 
     def has_uses(self, node: int) -> bool:
         """Whether any output of the node is read."""

@@ -99,7 +99,7 @@ def _apply_everywhere(
 ) -> int:
     """Ask the rules at every node, and again where something changed. Returns the hits."""
     everywhere = by_kind.get("", [])
-    asked = {n for n in graph.ids() if everywhere or graph.op(n).kind in by_kind}
+    asked = set(graph.ids()) if everywhere else graph.nodes_of_kinds(by_kind)
     if not asked:
         return 0
     pending = deque(n for n in graph.order() if n in asked)

@@ -126,6 +126,7 @@ def to_signed(x: int, bits: int) -> int:
     return x - (1 << bits) if x >> (bits - 1) else x
 
 
+@lru_cache(maxsize=4096)
 def integer(x: int, type_: str = I64) -> Value:
     """An integer constant, wrapped to the type's width; splat for a vector type."""
     element, lanes = split_type(type_)

@@ -104,6 +104,11 @@ class Vectors(ABC):
 
     def pair(self, a: Value | int | float, b: Value | int | float) -> tuple[Value, Value]:
         """Both as Values of one type; TypeError where the types differ."""
+        if isinstance(a, Value):
+            if isinstance(b, int):
+                return a, integer(b, a.type) if not is_float(a.type) else number(b, a.type)
+            if isinstance(b, Value) and b.type == a.type:
+                return a, b
         type_ = a.type if isinstance(a, Value) else b.type if isinstance(b, Value) else I64
         if isinstance(a, Value) and isinstance(b, Value) and b.lanes > a.lanes:
             type_ = b.type
