@@ -24,6 +24,7 @@ from ..gemm.tiling import tile_rows
 from . import amx
 from .addressing import ConvContext, buffers_of, taps_inside, widths
 from .amx_geometry import MAX_TILE_PLACES
+from .assembly.row_copies import copy_function as rows_in_assembly
 from .direct import DirectLoops
 from .register_tile import Micro
 from .row_packing import RowCopies, copy_function
@@ -138,7 +139,7 @@ class Copied(DirectLoops):
         if any(s == 0 for s in (spec.batch, spec.groups, spec.outputs, *spec.out_sizes)):
             f.ret(0)
             return
-        copy = copy_function(self.g, rows)
+        copy = rows_in_assembly(self.g, rows) or copy_function(self.g, rows)
         down, across = self.blocks(1, rows.down, "blocks"), self.blocks(2, rows.across, "pieces")
         images = f.mul(self.size(spec.batch, "batch"), self.size(spec.groups, "groups"))
         units = f.mul(f.mul(f.mul(images, self.out[0]), down), across)

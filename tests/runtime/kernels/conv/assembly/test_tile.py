@@ -115,7 +115,8 @@ def test_sums_of_bytes_are_assembled(name: str, processor: str, instruction: str
     spec = bytes_of.make(BYTES[name], target, DType.u8, 131, DType.u8, False)[0]
     text = generate(spec, target, "k").text
     lines = text.splitlines()
-    tiles = [line for line in lines if line.startswith("module asm")]
+    functions = [line for line in lines if line.startswith("module asm")]
+    tiles = [line for line in functions if "copy_rows:" not in line]
     loops = [line for line in lines if "asm sideeffect" in line and instruction in line]
     assert all(instruction in tile for tile in tiles)
     assert bool(tiles) == (name in ("padded", "short rows", "dilated")) == (not loops)
