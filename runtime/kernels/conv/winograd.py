@@ -79,7 +79,8 @@ class _WinogradLoops:
         # One byte per tile of the block: whether winograd_guard.py computes it directly.
         self.extreme = f.offset(entry.scratch, flags)
         self.products: dict[tuple[int, int], Function | AssemblyFunction] = {}
-        self.assembled = assembly.fits(g, plan)
+        self.assembles_data = assembly.fits_data(g, plan)
+        self.assembles_results = assembly.fits_results(g, plan)
         self.results: tuple[AssemblyFunction, AssemblyFunction] | None = None
 
     def size(self, size: Size) -> Value:
@@ -140,7 +141,7 @@ class _WinogradLoops:
         """What writes the transform of a tile's data: (data, to, the pixel where the tile's data
         begin, the one where its outputs do). It returns whether the tile is extreme."""
         f, g, plan = self.f, self.g, self.plan
-        if self.assembled:
+        if self.assembles_data:
             data = assembly.data_function(g, plan)
             between = f.stack(plan.points * plan.lanes * 4)
             maxima = f.stack((plan.side // 2) ** 2 * plan.lanes * 4)
@@ -243,7 +244,7 @@ class _WinogradLoops:
                 f.at(weights, taps, F32),
             ]
 
-        if self.assembled:
+        if self.assembles_results:
             if self.results is None:
                 direct = assembly.direct_function(g, plan, self.panels)
                 self.results = assembly.result_function(g, plan), direct

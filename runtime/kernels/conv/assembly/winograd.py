@@ -31,18 +31,25 @@ _TAPS = 3
 _MAX_OFFSET_BYTES = 2**31 - 1
 
 
-def fits(g: ConvContext, plan: WinogradSchedule) -> bool:
-    """Whether the transforms of a convolution are written here: f32, full vectors of channels,
-    known sizes, and an epilogue that has a plan and leaves registers for the sums."""
+def fits_data(g: ConvContext, plan: WinogradSchedule) -> bool:
+    """Whether the transform of a convolution's data is written here: f32 and known sizes."""
+    spec = g.spec
+    if plan.kr != 1 or g.target.isa != "avx512" or plan.lanes != 16 or spec.data.dtype != spec.acc:
+        return False
+    known = _are_known((*spec.data.strides[3:], *spec.in_sizes[1:]))
+    return known and plan.points * plan.block * plan.pitch * 4 <= _MAX_OFFSET_BYTES
+
+
+def fits_results(g: ConvContext, plan: WinogradSchedule) -> bool:
+    """Whether the transforms of its sums are: full vectors of channels, and an epilogue that has a
+    plan and leaves registers for the sums."""
     spec, target = g.spec, g.target
-    if plan.kr != 1 or target.isa != "avx512" or plan.lanes != 16 or not plan.inline_epilogue:
+    if not fits_data(g, plan) or not plan.inline_epilogue or not _are_known(spec.out_sizes[1:]):
         return False
-    if spec.channels % plan.lanes or spec.outputs % plan.lanes or spec.data.dtype != spec.acc:
+    # The direct sums read their data without masks.
+    if spec.channels % plan.lanes or spec.outputs % plan.lanes:
         return False
-    known = (*spec.data.strides[3:], *spec.in_sizes[1:], *spec.out_sizes[1:])
-    if not all(isinstance(n, int) and 0 <= n <= _MAX_OFFSET_BYTES // 64 for n in known):
-        return False
-    if plan.points * plan.block * max(plan.pitch, plan.nr) * 4 > _MAX_OFFSET_BYTES:
+    if plan.points * plan.block * plan.nr * 4 > _MAX_OFFSET_BYTES:
         return False
     panels = -(-spec.outputs // plan.nr)
     if 8 * panels * PackedLayout(spec.channels, plan.nr, plan.nr).size > _MAX_OFFSET_BYTES:
@@ -53,6 +60,10 @@ def fits(g: ConvContext, plan: WinogradSchedule) -> bool:
     layout = TileLayout(F32, plan.lanes, plan.m**2, *planned)
     registers = _SumRegisters(plan, planned[0])
     return layout.fits(_POINTERS, target, spare=2) and registers.count <= target.registers
+
+
+def _are_known(sizes: Sequence[object]) -> bool:
+    return all(isinstance(n, int) and 0 <= n <= _MAX_OFFSET_BYTES // 64 for n in sizes)
 
 
 def _pixels(plan: WinogradSchedule) -> list[tuple[int, int]]:
@@ -158,30 +169,40 @@ def data_function(g: ConvContext, plan: WinogradSchedule) -> AssemblyFunction:
     w.add("movl $$0x7fffffff, %eax", f"vpbroadcastd %eax, {magnitude}")
     w.add(*(f"vpxord {s}, {s}, {s}" for s in squares))
     _write_inside(w, side, sizes, (y, x))
-    w.add(f"movl $${spec.channels // plan.lanes}, {low_half(_COUNTER)}", "1:")
-    for j in range(side):
-        w.add(f"btl $${j}, {low_half(_INSIDE)}", "jnc 2f")
-        for i, value in enumerate(d):
-            at = (i * down + j * right) * 4
-            w.add(f"vmovups {at}({data}), {value}{{%k{i + 1}}}{{z}}")
-        for i, value in enumerate(d):
-            square = squares[i // 2 * half + j // 2]
-            w.add(f"vpandd {magnitude}, {value}, {seen}", f"vpmaxsd {seen}, {square}, {square}")
-        lines, results = transform(d, t, k)
-        w.add(*lines)
-        at = [(i * side + j) * _LANE_BYTES for i in range(side)]
-        w.add(*(f"vmovaps {r}, {a}({between})" for a, r in zip(at, results, strict=True)))
-        w.add("jmp 3f", "2:", f"vpxord {seen}, {seen}, {seen}")
-        w.add(*(f"vmovaps {seen}, {a}({between})" for a in at), "3:")
-    for i in range(side):
-        at = [(i * side + j) * _LANE_BYTES for j in range(side)]
-        w.add(*(f"vmovaps {a}({between}), {v}" for a, v in zip(at, d, strict=True)))
-        lines, results = transform(d, t, k)
-        w.add(*lines)
-        for j, r in enumerate(results):
-            w.add(f"vmovups {r}, {(i * side + j) * plan.block * plan.pitch * 4}({to})")
-    w.add(f"addq $${_LANE_BYTES}, {data}", f"addq $${_LANE_BYTES}, {to}")
-    w.add(f"decq {_COUNTER}", "jne 1b")
+
+    def write_square() -> None:
+        for j in range(side):
+            w.add(f"btl $${j}, {low_half(_INSIDE)}", "jnc 2f")
+            for i, value in enumerate(d):
+                at = (i * down + j * right) * 4
+                w.add(f"vmovups {at}({data}), {value}{{%k{i + 1}}}{{z}}")
+            for i, value in enumerate(d):
+                square = squares[i // 2 * half + j // 2]
+                w.add(f"vpandd {magnitude}, {value}, {seen}", f"vpmaxsd {seen}, {square}, {square}")
+            lines, results = transform(d, t, k)
+            w.add(*lines)
+            at = [(i * side + j) * _LANE_BYTES for i in range(side)]
+            w.add(*(f"vmovaps {r}, {a}({between})" for a, r in zip(at, results, strict=True)))
+            w.add("jmp 3f", "2:", f"vpxord {seen}, {seen}, {seen}")
+            w.add(*(f"vmovaps {seen}, {a}({between})" for a in at), "3:")
+        for i in range(side):
+            at = [(i * side + j) * _LANE_BYTES for j in range(side)]
+            w.add(*(f"vmovaps {a}({between}), {v}" for a, v in zip(at, d, strict=True)))
+            lines, results = transform(d, t, k)
+            w.add(*lines)
+            for j, r in enumerate(results):
+                w.add(f"vmovups {r}, {(i * side + j) * plan.block * plan.pitch * 4}({to})")
+
+    full, tail = divmod(spec.channels, plan.lanes)
+    if full:
+        w.add(f"movl $${full}, {low_half(_COUNTER)}", "1:")
+        write_square()
+        w.add(f"addq $${_LANE_BYTES}, {data}", f"addq $${_LANE_BYTES}, {to}")
+        w.add(f"decq {_COUNTER}", "jne 1b")
+    if tail:
+        w.add(f"movl $${(1 << tail) - 1}, %eax", "kmovw %eax, %k7")
+        w.add(*(f"kandw %k7, %k{i + 1}, %k{i + 1}" for i in range(side)))
+        write_square()
     w.add(*(f"vmovaps {s}, {n * _LANE_BYTES}({maxima})" for n, s in enumerate(squares)))
     w.add("vzeroupper", "retq")
     params = [("ptr noalias readonly", "data"), ("ptr noalias", "to"), ("ptr noalias", "between")]

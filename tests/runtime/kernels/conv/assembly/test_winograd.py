@@ -24,6 +24,13 @@ CASES = {
     "no pads": Case((13, 12), (3, 3), 16, 80, winograd=4, epilogue="bias"),
     "far pads": Case((11, 14), (3, 3), 16, 16, pads=(2, 3), winograd=4, epilogue="residual"),
 }
+# Sums of which LLVM transforms: parts of vectors of channels, and a long epilogue.
+DATA_ALONE = {
+    "part of a vector": Case((11, 12), (3, 3), 10, 16, pads=(1, 1), winograd=4, epilogue="bias"),
+    "two vectors in part": Case((8, 13), (3, 3), 26, 32, pads=(1, 1), batch=2, winograd=2),
+    "outputs in part": Case((12, 9), (3, 3), 16, 33, pads=(1, 1), winograd=4),
+    "swish": Case((8, 12), (3, 3), 16, 16, pads=(1, 1), winograd=4, epilogue="swish"),
+}
 
 
 def change(data: np.ndarray) -> None:
@@ -35,17 +42,17 @@ def change(data: np.ndarray) -> None:
 @needs_avx512
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *DATA_ALONE])
 def test_transforms_in_assembly_give_the_bits_of_llvm(
     name: str, workers: int, extreme: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find(at: str) -> np.ndarray:
         write = change if extreme else lambda _: None
         compile_spec.cache_clear()
-        return computed(CASES[name], "avx512", write, workers, at)
+        return computed((CASES | DATA_ALONE)[name], "avx512", write, workers, at)
 
     found = [find(at) for at in ("end", "start")]
-    monkeypatch.setattr(winograd, "fits", lambda *_: False)
+    monkeypatch.setattr(winograd, "fits_data", lambda *_: False)
     wanted = find("end")
     compile_spec.cache_clear()
     np.testing.assert_array_equal(np.isnan(found[0]), np.isnan(wanted))
@@ -60,16 +67,16 @@ def test_text_is_assembled(name: str) -> None:
     assert "k" in emit_object(text, target).exports
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case((8, 12), (3, 3), 17, 16, winograd=4),
-        Case((8, 12), (3, 3), 16, 33, winograd=4),
-        Case((8, 12), (3, 3), 16, 16, winograd=4, dynamic=True),
-        Case((8, 12), (3, 3), 16, 16, winograd=4, epilogue="swish"),
-    ],
-)
-def test_other_convolutions_are_compiled(case: Case) -> None:
+@pytest.mark.parametrize("name", DATA_ALONE)
+def test_text_of_data_alone_is_assembled(name: str) -> None:
+    target = generic_target("avx512")
+    text = generate(make(DATA_ALONE[name], "avx512", floats=True)[0], target, "k").text
+    assert text.count("data:") == 1 and "result:" not in text and "direct:" not in text
+    assert "k" in emit_object(text, target).exports
+
+
+def test_other_convolutions_are_compiled() -> None:
+    case = Case((8, 12), (3, 3), 16, 16, winograd=4, dynamic=True)
     spec = make(case, "avx512", floats=True)[0]
     text = generate(spec, generic_target("avx512"), "k").text
     assert r"\0Adata:" not in text and r"\0Aresult:" not in text
