@@ -106,7 +106,7 @@ class Vectors(ABC):
         """Both as Values of one type; TypeError where the types differ."""
         if isinstance(a, Value):
             if isinstance(b, int):
-                return a, integer(b, a.type) if not is_float(a.type) else number(b, a.type)
+                return a, number(b, a.type)
             if isinstance(b, Value) and b.type == a.type:
                 return a, b
         type_ = a.type if isinstance(a, Value) else b.type if isinstance(b, Value) else I64

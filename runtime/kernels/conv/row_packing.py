@@ -242,7 +242,7 @@ class _Copier:
             x = self.factors(f.at(source, i, self.element), None)
             f.store(x, f.at(to, i, rows.value_type))
         if self.g.spec.channels % rows.lanes == 0:
-            return
+            return  # counts are multiples of the channels
         left = f.sub(count, full)
         with f.if_(f.icmp("sgt", left, 0)):
             x = self.factors(f.at(source, full, self.element), left)

@@ -384,14 +384,12 @@ class _WinogradLoops:
         rows = both_ways(f, RESULT[plan.m], square)
 
         def finish(i: Value, j: Value, value: Value) -> None:
-            epilogue.finish(remove_scale(f, value), TilePosition(i, j, 0, tail))
+            epilogue.finish(value, TilePosition(i, j, 0, tail))
 
         if buffer is not None:
             for i, row in enumerate(rows):
                 for j, value in enumerate(row):
-                    f.store(
-                        remove_scale(f, value), f.offset(buffer, (i * plan.m + j) * g.lanes * 4)
-                    )
+                    f.store(value, f.offset(buffer, (i * plan.m + j) * g.lanes * 4))
             finish_places(g, plan, f, buffer, epilogue, tail)
             return f
         least = f.smin(p["height"], p["width"])
