@@ -36,10 +36,6 @@ from .llvm_binding import ARCH_NAMES, load_binding, target_machine
 
 _dump_numbers = itertools.count()
 
-# A module with this line is written as it shall run (a matrix kernel is): a few passes do for it,
-# in half the time of the standard ones.
-BRIEF = "!irc.brief = !{}\n"
-
 
 def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> CodeImage:
     """The machine code of an LLVM module, verified and optimised at -O`opt`.
@@ -85,7 +81,7 @@ def emit_objects(
     with ThreadPoolExecutor(max(1, threads), "irc-compile") as executor:
         tasks: list[Future[None]] = []
         for i, text in enumerate(texts):
-            alone = BRIEF not in text or not copies_functions(target.arch)
+            alone = not copies_functions(target.arch)
             module = ReducedModule(text, {}) if alone else pool.reduce(i, text)
             modules.append((text, module))
             machines.prepare(_highest_level(module.text))
@@ -145,15 +141,10 @@ def _generate(
             module.verify()
         except RuntimeError as e:
             raise _ir_error(ir_text, str(e)) from e
-        # Kernels write their vectors themselves; the vectorisers would only spend time on tails.
-        tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
-        tuning.loop_vectorization = False
-        tuning.slp_vectorization = False
-        builder = llvm.create_pass_builder(machine, tuning)
         if opt:
-            brief = BRIEF in ir_text
-            passes = _run_short_pipeline(llvm) if brief else builder.getModulePassManager()
-            _past_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+            tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
+            builder = llvm.create_pass_builder(machine, tuning)
+            _past_lock("LLVMPY_RunNewModulePassManager")(_list_passes(llvm), module, builder)
         return _emit(machine, module, as_object)
     finally:
         module.close()  # before its context
@@ -166,8 +157,9 @@ def _highest_level(ir_text: str) -> int:
     return 0 if 0 < ir_text.count(f" {UNOPTIMIZED} {{") == ir_text.count("\ndefine ") else 3
 
 
-def _run_short_pipeline(llvm: Any) -> Any:
-    """Variables into registers, then cleaning; no loop is moved or changed."""
+def _list_passes(llvm: Any) -> Any:
+    """Variables into registers, then cleaning. Kernels are written as they should run, so no loop
+    is moved or changed: the standard passes take five times as long for the same loops."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
@@ -210,9 +202,9 @@ class _MachinePool:
 
 
 # Calls of llvmlite for one module: of `text`, which ends with a zero, to the object in a buffer, or
-# null for text that LLVM refuses. `brief`: the passes of `_run_short_pipeline`.
+# null for text that LLVM refuses, with the passes of `_list_passes`.
 _EMIT_MODULE: Final = """
-define ptr @irc_emit_module(ptr %text, ptr %machine, i32 %level, i32 %brief) noinline optnone {
+define ptr @irc_emit_module(ptr %text, ptr %machine, i32 %level) noinline optnone {
  %slot = alloca ptr
  store ptr null, ptr %slot
  %context = call ptr @LLVMPY_ContextCreate()
@@ -232,23 +224,12 @@ optimize:
  br i1 %none, label %emit, label %build
 build:
  %tuning = call ptr @LLVMPY_CreatePipelineTuningOptions()
- call void @LLVMPY_PTOSetLoopVectorization(ptr %tuning, i1 zeroext false)
- call void @LLVMPY_PTOSetSLPVectorization(ptr %tuning, i1 zeroext false)
  %builder = call ptr @LLVMPY_CreatePassBuilder(ptr %machine, ptr %tuning)
- %short = icmp ne i32 %brief, 0
- br i1 %short, label %few, label %all
-few:
- %list = call ptr @LLVMPY_CreateNewModulePassManager()
- call void @LLVMPY_module_AddSROAPass(ptr %list)
- call void @LLVMPY_module_AddSimplifyCFGPass(ptr %list)
- call void @LLVMPY_module_AddInstCombinePass(ptr %list)
- call void @LLVMPY_module_AddNewGVNPass(ptr %list)
- br label %run
-all:
- %pipeline = call ptr @LLVMPY_buildPerModuleDefaultPipeline(ptr %builder, i32 %level)
- br label %run
-run:
- %passes = phi ptr [ %list, %few ], [ %pipeline, %all ]
+ %passes = call ptr @LLVMPY_CreateNewModulePassManager()
+ call void @LLVMPY_module_AddSROAPass(ptr %passes)
+ call void @LLVMPY_module_AddSimplifyCFGPass(ptr %passes)
+ call void @LLVMPY_module_AddInstCombinePass(ptr %passes)
+ call void @LLVMPY_module_AddNewGVNPass(ptr %passes)
  call void @LLVMPY_RunNewModulePassManager(ptr %passes, ptr %module, ptr %builder)
  call void @LLVMPY_DisposeNewModulePassManger(ptr %passes)
  call void @LLVMPY_DisposePassBuilder(ptr %builder)
@@ -267,7 +248,7 @@ refused:
  ret ptr %result
 }
 """
-_PARAMETER: Final = re.compile(r"(ptr|i32|i1 zeroext) (%\w+|\w+)")
+_PARAMETER: Final = re.compile(r"(ptr|i32) (%\w+|\w+)")
 
 
 def _emit_module_text() -> tuple[str, list[str]]:
@@ -296,7 +277,7 @@ def _load_emit_module() -> Callable[[str, Any, int], bytes | None] | None:
     imports = {name: _address(name) for name in names}
     library = load_objects([emit_object(text, target)], ["irc_emit_module"], target, imports)
     pointer, integer = ctypes.c_void_p, ctypes.c_int
-    call = ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, pointer, integer, integer)(
+    call = ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, pointer, integer)(
         library.address("irc_emit_module")
     )
     # Short calls keep the interpreter's lock.
@@ -305,7 +286,7 @@ def _load_emit_module() -> Callable[[str, Any, int], bytes | None] | None:
     dispose = ctypes.PYFUNCTYPE(None, pointer)(_address("LLVMPY_DisposeMemoryBuffer"))
 
     def emit(text: str, machine: Any, level: int) -> bytes | None:
-        buffer = call(text.encode(), ctypes.cast(machine, pointer), level, BRIEF in text)
+        buffer = call(text.encode(), ctypes.cast(machine, pointer), level)
         if not buffer:
             return None
         try:

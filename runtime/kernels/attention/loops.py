@@ -20,7 +20,6 @@ from ....ir.row_codes import RowCodes
 from ....plan.specs.attention import AttentionSpec
 from ....plan.specs.base import Operand, Size
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I64, Value, integer, vec
@@ -43,7 +42,7 @@ def generate(spec: AttentionSpec, target: Target, symbol: str) -> Kernel:
     made = AttentionLoops(spec, target, symbol)
     made.write()
     made.f.ret(0)
-    return Kernel(symbol, made.module.text() + BRIEF, made.scratch_bytes)
+    return Kernel(symbol, made.module.text(), made.scratch_bytes)
 
 
 class AttentionLoops:

@@ -12,7 +12,6 @@ from itertools import groupby
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import AssemblyFunction, Function, Module, StackVariable
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
@@ -41,7 +40,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DepthwiseSch
     g = ConvContext.of(wide, target, module, schedule.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
     _DepthwiseLoops(g, entry, schedule).run()
-    return Kernel(symbol, module.text() + BRIEF)
+    return Kernel(symbol, module.text())
 
 
 class _DepthwiseLoops:

@@ -14,7 +14,6 @@ from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
@@ -36,7 +35,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DirectSchedu
         module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True, optimized=False
     )
     DirectLoops(g, Micro(g, cut), entry).run()
-    return Kernel(symbol, module.text() + BRIEF)
+    return Kernel(symbol, module.text())
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel
@@ -40,7 +39,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: Im2colSchedu
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims, only_calls=True)
     Unfolded(g, UnfoldedMicro(g, schedule, factors(g, rows)), entry, schedule).run()
     scratch = _line_bytes(rows) + MAX_TILE_PLACES * schedule.unfolding.pitch + _LINE_BYTES
-    return Kernel(symbol, module.text() + BRIEF, scratch)
+    return Kernel(symbol, module.text(), scratch)
 
 
 class UnfoldedMicro(TileMicro):

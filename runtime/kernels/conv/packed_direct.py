@@ -12,7 +12,6 @@ from typing import Final
 from ....ir.dtype import DType
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, open_shared_body, share, write_entry
@@ -58,11 +57,11 @@ def generate(
     if g.record is not None:
         write_entry(module, symbol, entry.function, g.record.store_in)
     if isinstance(schedule, PackedSchedule):
-        return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
+        return Kernel(symbol, module.text(), max(64, rows.bytes))
     # Registers of pixels are full, beyond the last one as well.
     reach = MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4
     beyond = reach if schedule.flat else 0
-    return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
+    return Kernel(symbol, module.text(), max(64, rows.bytes + beyond))
 
 
 def assembles_tiles(spec: ConvSpec, target: Target, schedule: CopiedRowsSchedule) -> bool:

@@ -16,7 +16,6 @@ from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import AssemblyFunction, Function, Module
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
@@ -50,7 +49,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str, plan: WinogradSchedule
     )
     loops = _WinogradLoops(g, plan, entry)
     loops.run()
-    return Kernel(symbol, module.text() + BRIEF, loops.scratch)
+    return Kernel(symbol, module.text(), loops.scratch)
 
 
 class _WinogradLoops:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, open_kernel
 from ..emit.contract import Kernel
@@ -44,4 +43,4 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
             loops.column(schedule.dot_rows)
             branch.else_()
             loops.tiles()
-    return Kernel(symbol, module.text() + BRIEF, max(64, loops.scratch))
+    return Kernel(symbol, module.text(), max(64, loops.scratch))

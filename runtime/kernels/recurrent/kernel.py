@@ -19,7 +19,6 @@ from ....ir.scalar.program import Program
 from ....plan.specs.base import Operand
 from ....plan.specs.recurrent import RecurrentSpec
 from ....plan.target import Target
-from ...jit.llvm import BRIEF
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I64, Value, integer, number, vec
@@ -42,7 +41,7 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
     made = RecurrentKernel(f, spec, sizes, placed, k.scratch)
     made.write(k.worker, k.workers)
     f.ret(0)
-    return Kernel(symbol, module.text() + BRIEF, made.tiles.bytes)
+    return Kernel(symbol, module.text(), made.tiles.bytes)
 
 
 class Array:

@@ -14,7 +14,7 @@ from irc_compiler.runtime.jit.elf_flatten import copies_functions, image_of
 from irc_compiler.runtime.jit.equal_functions import FunctionPool
 from irc_compiler.runtime.jit.host_features import host_arch
 from irc_compiler.runtime.jit.image_loader import load_objects
-from irc_compiler.runtime.jit.llvm import BRIEF, emit_objects
+from irc_compiler.runtime.jit.llvm import emit_objects
 from support.tiny_plans import TARGET
 
 needs_copies = pytest.mark.skipif(
@@ -60,7 +60,7 @@ def module(name: str, *, factor: int = 3, cell: int = 5, suffix: str = "", loop:
     text += _INNER.format(suffix=suffix, factor=factor)
     text += '!0 = !{!"llvm.loop.unroll.disable"}\n'
     text += "".join(f"!{n} = distinct !{{!{n}, !0}}\n" for n in range(1, loop + 1))
-    return text + BRIEF
+    return text
 
 
 def defined(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from irc_compiler.runtime.jit.elf_flatten import copies_functions
 from irc_compiler.runtime.jit.equal_functions import FunctionPool
 from irc_compiler.runtime.jit.host_features import host_arch
 from irc_compiler.runtime.jit.image_loader import load_objects
-from irc_compiler.runtime.jit.llvm import BRIEF, emit_objects
+from irc_compiler.runtime.jit.llvm import emit_objects
 from irc_compiler.runtime.kernels.emit.code_record import CodeRecord
 from irc_compiler.runtime.kernels.kernel_table import generate
 from irc_compiler.runtime.llvmir.builder import Module
@@ -51,7 +51,7 @@ def kernel(name: str, times: int, scale: float, target=TARGET) -> str:
         record.call(f, write, frame, f.offset(entry.buffers[0], f.mul(i, 24)))
     f.ret(0)
     write_entry(module, name, f, record.store_in)
-    return module.text() + BRIEF
+    return module.text()
 
 
 @needs_copies
