@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
-from ....plan.specs.base import Size
+from ....plan.specs.base import RuntimeDim, Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...llvmir.builder import AssemblyFunction, Function, Module
@@ -53,6 +53,35 @@ class ConvContext(KernelContext):
         kernels share them."""
         unit = find_conv_unit(spec, target, lanes)
         return ConvContext(spec, target, module, lanes, unit, shares=shares)
+
+    @property
+    def frame_bytes(self) -> int:
+        """With the strides of `set_strides` behind the sizes."""
+        return super().frame_bytes + 16 * len(self.walked_operands)
+
+    def set_strides(self, f: Function, frame: Value) -> None:
+        """Store the operands' strides along rows and columns in the frame, where functions that
+        kernels share read them."""
+        for i, o in enumerate(self.walked_operands):
+            for axis in (3, 4):
+                stride = o.strides[axis]
+                if isinstance(stride, int) and stride not in (0, 1):
+                    self.set_dim(f, frame, self._stride_number(i, axis), integer(stride))
+
+    def load_stride(self, f: Function, frame: Value, operand: int, axis: int) -> Value:
+        """A stride from the frame, but for 0 and 1 and strides of channels, which are in the
+        text."""
+        stride = self.walked_operands[operand].strides[axis]
+        if not isinstance(stride, int) or stride in (0, 1) or axis < 3:
+            return self.size(f, frame, stride)
+        return self.size(f, frame, RuntimeDim(self._stride_number(operand, axis)))
+
+    def _stride_number(self, operand: int, axis: int) -> int:
+        return self._dims + 2 * operand + axis - 3
+
+    @cached_property
+    def _dims(self) -> int:
+        return self.spec.runtime_dims
 
     @cached_property
     def record(self) -> CodeRecord | None:
@@ -134,8 +163,9 @@ class ConvEpilogue:
     """Loads extras, applies the program and stores, at pixels of the tile that the frame names."""
 
     def __init__(self, g: ConvContext, f: Function, frame: Value, *, shares: bool = False) -> None:
-        """shares: whether the function reads numbers from the kernel's record."""
-        self.g, self.f = g, f
+        """shares: whether the function reads numbers from the kernel's record, or from the
+        frame, if there is no record."""
+        self.g, self.f, self.shares = g, f, shares
         self.record = g.record if shares else None
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked_operands))]
         self.steps = [
@@ -146,8 +176,10 @@ class ConvEpilogue:
 
     def _step(self, frame: Value, operand: int, axis: int) -> Value:
         stride = self.g.walked_operands[operand].strides[axis]
-        if self.record is None:
+        if not self.shares:
             return self.g.size(self.f, frame, stride)
+        if self.record is None:
+            return self.g.load_stride(self.f, frame, operand, axis)
         return self.g.factor_of(self.f, f"epilogue.{operand}.{axis}", stride)
 
     def _constants(self) -> Callable[[int, float, str], Value] | None:

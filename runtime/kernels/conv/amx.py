@@ -91,7 +91,7 @@ class TileMicro(Micro):
                 data = f.offset(f.params["data"], f.mul(apart, 2 * full))
                 sums = f.offset(buffer, 2 * full * AMX_ROWS * line)
                 passes.write(lefts[-1:], data, sums, soon.get())
-        self.apply_epilogue(f, tile, buffer)
+        self.apply_epilogue(f, f.params["frame"], tile, buffer)
         return f
 
     def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:

@@ -18,6 +18,7 @@ from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, I64, Value, integer, vec
 from ..emit.contract import Kernel
 from ..emit.strided_loops import masked_load
+from ..emit.tail_mask import TailMask
 from .addressing import (
     ConvContext,
     ConvEpilogue,
@@ -27,7 +28,7 @@ from .addressing import (
     taps_inside,
     widths,
 )
-from .assembly.depthwise import write_tile
+from .assembly.depthwise import write_sums, write_tile
 from .schedule import DepthwiseSchedule
 from .tile_partition import known_axis, taps_outside, three_axes
 from .tile_walk import ConvTile
@@ -61,8 +62,13 @@ class _DepthwiseLoops:
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
             g.set_base(f, self.frame, len(g.walked_operands), zero)
             self.pointers.remove(zero)
+        g.set_strides(f, self.frame)
         self.most = schedule.columns
         self.tiles: dict[ConvTile, Function | AssemblyFunction] = {}
+        # Of tiles in assembly whose epilogue LLVM compiles, once for all of them.
+        self.sums: dict[ConvTile, AssemblyFunction] = {}
+        self.epilogues: dict[int, Function] = {}
+        self.buffer = f.stack(self.most * g.lanes * g.bytes)
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -149,11 +155,29 @@ class _DepthwiseLoops:
             g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
         step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
         data = f.at(data, f.mul(position[-1], step), ELEMENT[spec.data.dtype.value])
-        if tile not in self.tiles:
-            stem, params, schedule = f"tile_{tile.columns}", _PARAMETERS, self.schedule
-            made = write_tile(g, stem, params, tile, schedule)
-            self.tiles[tile] = made or tile_function(g, tile, schedule)
-        f.call_function(self.tiles[tile], self.frame, data, weights, *taps)
+        self.make(tile)
+        arguments = (self.frame, data, weights, *taps)
+        if tile in self.tiles:
+            f.call_function(self.tiles[tile], *arguments)
+            return
+        f.call_function(self.sums[tile], *arguments, self.buffer)
+        if tile.channels not in self.epilogues:
+            self.epilogues[tile.channels] = epilogue_function(g, tile.channels)
+        epilogue = self.epilogues[tile.channels]
+        f.call_function(epilogue, self.frame, self.buffer, integer(tile.columns))
+
+    def make(self, tile: ConvTile) -> None:
+        """The tile's function, at its first use; without the epilogue where that is long."""
+        if tile in self.tiles or tile in self.sums:
+            return
+        what = self.g, f"tile_{tile.columns}", _PARAMETERS, tile, self.schedule
+        made = write_tile(*what)
+        if made is None and not self.schedule.inline_epilogue:
+            sums = write_sums(*what)
+            if sums is not None:
+                self.sums[tile] = sums
+                return
+        self.tiles[tile] = made or tile_function(self.g, tile, self.schedule)
 
 
 _PARAMETERS = [
@@ -161,6 +185,35 @@ _PARAMETERS = [
     ("ptr noalias readonly", "weights"),
     *[(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")],
 ]
+
+
+def epilogue_function(g: ConvContext, channels: int) -> Function:
+    """finish(frame, buffer, columns): the epilogue of a tile's sums in a buffer."""
+    f = g.module.function(
+        g.module.unique("finish"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer"), (I64, "columns")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    (tail,) = g.tails(f, channels)
+    epilogue = ConvEpilogue(g, f, f.params["frame"], shares=True)
+    epilogue.share([(0, tail)])
+    _finish_buffer(g, f, epilogue, (f.params["buffer"], f.params["columns"]), tail)
+    return f
+
+
+def _finish_buffer(
+    g: ConvContext,
+    f: Function,
+    epilogue: ConvEpilogue,
+    sums: tuple[Value, Value],
+    tail: TailMask | None,
+) -> None:
+    """The epilogue of the sums in a buffer; sums: its address, and how many they are."""
+    (buffer, columns), align = sums, g.lanes * g.bytes
+    with f.range(0, columns, unroll=1) as i:
+        value = f.load(g.vector, f.offset(buffer, f.mul(i, align)), align)
+        epilogue.finish(value, TilePosition(integer(0), i, 0, tail))
 
 
 def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -> Function:  # noqa: C901 - emits one function; its closures are the steps
@@ -247,7 +300,5 @@ def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -
     buffer = f.stack(tile.columns * align)
     for i, value in enumerate(sums):
         f.store(value.get(), f.offset(buffer, i * align), align)
-    with f.range(0, tile.columns, unroll=1) as i:
-        value = f.load(g.vector, f.offset(buffer, f.mul(i, align)), align)
-        epilogue.finish(value, TilePosition(integer(0), i, 0, tail))
+    _finish_buffer(g, f, epilogue, (buffer, integer(tile.columns)), tail)
     return f

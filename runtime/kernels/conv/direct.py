@@ -79,6 +79,8 @@ class DirectLoops:
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
             g.set_base(f, self.frame, len(g.walked_operands), zero)
             self.pointers.remove(zero)
+        if g.record is None:
+            g.set_strides(f, self.frame)
         # What the next tile fetches ahead; passes of a tile over its panel.
         self.passes = 1
         self.soon, self.pace = f.var(PTR, self.pointers[1]), f.var(I64, 0)
@@ -258,7 +260,7 @@ class DirectLoops:
             g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
         self.prepare(tile)
         soon, pace = self.soon.get(), self.pace.get()
-        g.call(f, self.micro.tile(tile), self.frame, data, weights, *taps, soon, pace)
+        self.micro.compute(f, self.frame, tile, (data, weights, *taps, soon, pace))
         steps = self.spec.matrices[1] // self.spec.packed.kr
         steps = self.number("steps", steps * self.passes)
         self.soon.set(f.offset(soon, f.mul(pace, steps)))

@@ -15,6 +15,7 @@ two axes; and channels of one tap are few steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
@@ -41,8 +42,23 @@ class Micro:
     def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors | None = None) -> None:
         self.g, self.cut, self.factors = g, cut, factors
         self._tiles: dict[ConvTile, Function | AssemblyFunction] = {}
+        # Of tiles whose epilogue is not in their function.
+        self._sums: dict[ConvTile, AssemblyFunction] = {}
         self._finish: dict[int, Function] = {}
+        self._buffer: Value | None = None
         self._opened = 0
+
+    def compute(self, f: Function, frame: Value, tile: ConvTile, where: Sequence[Value]) -> None:
+        """Write the call of a tile's function in `f`; where: its arguments behind the frame."""
+        g, made = self.g, self.tile(tile)
+        if tile not in self._sums:
+            g.call(f, made, frame, *where)
+            return
+        if self._buffer is None:
+            # No more sums than registers.
+            self._buffer = f.stack(g.target.registers * g.lanes * g.bytes)
+        f.call_function(self._sums[tile], frame, *where, self._buffer)
+        self.apply_epilogue(f, frame, tile, self._buffer)
 
     def tile(self, tile: ConvTile) -> Function | AssemblyFunction:
         """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
@@ -87,7 +103,12 @@ class Micro:
             return self._compile(tile)
         zeroed = not self.begins_elsewhere
         sums = write_sums(*what, f"sums_{size}", self.parameters(), tile, zeroed=zeroed)
-        return self._compile(tile) if sums is None else self._finish_sums(tile, sums)
+        if sums is None:
+            return self._compile(tile)
+        if zeroed and self.g.record is None:
+            self._sums[tile] = sums
+            return sums
+        return self._finish_sums(tile, sums)
 
     @property
     def _is_long(self) -> bool:
@@ -103,7 +124,7 @@ class Micro:
             for v, first in enumerate(self.first_sums(f, vectors)):
                 f.store(f.as_value(first, g.vector), f.offset(buffer, v * align), align)
         f.call_function(sums, *f.params.values(), buffer)
-        self.apply_epilogue(f, tile, buffer)
+        self.apply_epilogue(f, f.params["frame"], tile, buffer)
         return f
 
     def _compile(self, tile: ConvTile) -> Function:
@@ -129,12 +150,12 @@ class Micro:
                 [TilePosition(integer(r), integer(q), c, t) for r, q in sums for c, t in columns],
             )
             return f
-        self.apply_epilogue(f, tile, buffer)
+        self.apply_epilogue(f, frame, tile, buffer)
         return f
 
-    def apply_epilogue(self, f: Function, tile: ConvTile, buffer: Value) -> None:
+    def apply_epilogue(self, f: Function, frame: Value, tile: ConvTile, buffer: Value) -> None:
         """The epilogue of a tile's sums."""
-        g, frame = self.g, f.params["frame"]
+        g = self.g
         shape = [
             g.number(f, self.key(name), x)
             for name, x in (

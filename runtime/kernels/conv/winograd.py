@@ -31,6 +31,7 @@ from .winograd_guard import (
     copy_function,
     direct_function,
     extreme_function,
+    finish_function,
     finish_places,
     taps_offset,
 )
@@ -80,7 +81,10 @@ class _WinogradLoops:
         self.products: dict[tuple[int, int], Function | AssemblyFunction] = {}
         self.assembles_data = assembly.fits_data(g, plan)
         self.assembles_results = assembly.fits_results(g, plan)
-        self.results: tuple[AssemblyFunction, AssemblyFunction] | None = None
+        # In assembly: the results and the direct sums of so many channels; None: without epilogue.
+        self.results: dict[int | None, tuple[AssemblyFunction, AssemblyFunction]] = {}
+        self.buffer = f.stack(plan.m**2 * plan.lanes * 4)
+        g.set_strides(f, self.frame)
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -244,17 +248,19 @@ class _WinogradLoops:
             ]
 
         if self.assembles_results:
-            if self.results is None:
-                direct = assembly.direct_function(g, plan, self.panels)
-                self.results = assembly.result_function(g, plan), direct
-            result, direct = self.results
+            finishes = assembly.fits_epilogue(g, plan)
 
             def call(i: Value, sums: Value, left: Sequence[Value], n: int, weights: Value) -> None:
                 extreme, data, filters = directly(i, weights)
+                result, direct = self.assemble_results(n if finishes else None)
+                last = left if finishes else [self.buffer]
                 with f.if_(f.icmp("ne", extreme, 0)) as branch:
-                    f.call_function(direct, self.frame, data, filters, *left)
+                    f.call_function(direct, self.frame, data, filters, *last)
                     branch.else_()
-                    f.call_function(result, self.frame, sums, *left)
+                    f.call_function(result, self.frame, sums, *last)
+                if not finishes:
+                    epilogue = finish_function(g, plan, n)
+                    f.call_function(epilogue, self.frame, self.buffer, *left)
 
             return call
         results = {n: self.result_function(n) for n in dict.fromkeys(widths)}
@@ -264,6 +270,14 @@ class _WinogradLoops:
             f.call_function(results[n], self.frame, sums, *left, *more)
 
         return choose
+
+    def assemble_results(self, channels: int | None) -> tuple[AssemblyFunction, AssemblyFunction]:
+        """The functions of results and of direct sums."""
+        g, plan = self.g, self.plan
+        if channels not in self.results:
+            direct = assembly.direct_function(g, plan, self.panels, channels)
+            self.results[channels] = assembly.result_function(g, plan, channels), direct
+        return self.results[channels]
 
     def point_to(self, batch: Value, channel: Value, row: Value, column: Value) -> None:
         """Store the addresses of a tile's first pixel and channel, in extras and out, in the

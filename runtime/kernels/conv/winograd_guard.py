@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....plan.packing.layouts import PackedLayout
-from ...llvmir.builder import Function, StackVariable
+from ...llvmir.builder import Function, Module, StackVariable
 from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
 from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask
@@ -199,6 +199,27 @@ def direct_function(
     epilogue.share([(0, tail)])
     finish_places(g, plan, f, sums, epilogue, tail)
     return f
+
+
+def finish_function(g: ConvContext, plan: WinogradSchedule, channels: int) -> Function:
+    """finish(frame, buffer, height, width): the epilogue of a tile's m x m values of up to a vector
+    of channels. At an edge fewer pixels exist."""
+
+    def make(module: Module, name: str) -> Function:
+        f = module.function(
+            name,
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
+            + [(I64, "height"), (I64, "width")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        (tail,) = g.tails(f, channels)
+        epilogue = ConvEpilogue(g, f, f.params["frame"], shares=True)
+        epilogue.share([(0, tail)])
+        finish_places(g, plan, f, f.params["buffer"], epilogue, tail)
+        return f
+
+    return g.module.define_once(f"finish_{channels}", make)
 
 
 def finish_places(

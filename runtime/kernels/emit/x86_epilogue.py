@@ -227,12 +227,13 @@ _OPERATIONS: Final[dict[str, Callable[[_Planner, int, Instr], ValueLocation | No
 @dataclass(frozen=True)
 class EpilogueRegisters:
     """What assembly calls registers: those of sums, temporaries and constants, and of the addresses
-    of all operands."""
+    of all operands; for each sum the mask of the lanes that memory has (`{%k1}`; "": all)."""
 
     sums: Sequence[str]
     temporaries: Sequence[str]
     constants: Sequence[str]
     pointers: Sequence[str]
+    masks: Sequence[str] = ()
 
 
 def epilogue_lines(
@@ -240,8 +241,9 @@ def epilogue_lines(
     element: str,
     operands: Sequence[TileOperand],
     registers: EpilogueRegisters,
+    before: int = 0,
 ) -> list[str]:
-    """The steps and the store of each sum."""
+    """The steps and the store of each sum, which are sums `before` and on of the operands."""
     suffix, starts = _SUFFIX[element], [0]
     for o in operands:
         starts.append(starts[-1] + len(o.pointers))
@@ -250,17 +252,20 @@ def epilogue_lines(
     def text(location: ValueLocation, i: int) -> str:
         n = location.number
         if location.kind == "memory":
-            which, offset = operands[n].offsets[i]
+            which, offset = operands[n].offsets[before + i]
             return f"{offset}({registers.pointers[starts[n] + which]})"
         return registers.sums[i] if location.kind == "sum" else first[location.kind][n]
 
     output = ValueLocation("memory", len(operands) - 1)
     lines: list[str] = []
-    for i in range(len(registers.sums)):
+    for i, mask in enumerate(registers.masks or [""] * len(registers.sums)):
         for step in planned.steps:
             names = [text(x, i) for x in (step.second, step.first, step.target) if x is not None]
-            lines.append(f"{_MNEMONIC[step.op]}{suffix} {', '.join(names)}")
-        lines.append(f"{_MNEMONIC['move']}{suffix} {text(planned.result, i)}, {text(output, i)}")
+            reads = step.second.kind == "memory" and step.op != "broadcast"
+            kept = f"{mask}{{z}}" if mask and reads else ""
+            lines.append(f"{_MNEMONIC[step.op]}{suffix} {', '.join(names)}{kept}")
+        result = f"{text(planned.result, i)}, {text(output, i)}{mask}"
+        lines.append(f"{_MNEMONIC['move']}{suffix} {result}")
     return lines
 
 

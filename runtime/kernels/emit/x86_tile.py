@@ -22,6 +22,10 @@ from .x86_multiply_add_loop import LoopRegisters, LoopWriter, MultiplyAddLoop
 
 ARGUMENTS: Final = ("%rdi", "%rsi", "%rdx", "%rcx", "%r8", "%r9")
 _VECTORS: Final = {256: "ymm", 512: "zmm"}
+# Those that instructions of AVX and AVX-512 reach.
+_REGISTERS: Final = {"ymm": 16, "zmm": 32}
+# Registers of masks, of which %k0 means all lanes.
+_MASKS: Final = tuple(f"%k{i}" for i in range(1, 8))
 
 
 def argument(index: int) -> str:
@@ -52,13 +56,25 @@ class OperandAddress:
 @dataclass(frozen=True)
 class TileLayout:
     """What a tile's registers hold: `sums` registers of `lanes` elements, and the epilogue of its
-    operands, of which the last one is written."""
+    operands, of which the last one is written. stored: how many elements of each sum are, where
+    that is not all of them."""
 
     element: str
     lanes: int
     sums: int
     epilogue: EpilogueAssembly
     operands: tuple[OperandAddress, ...]
+    stored: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> list[int]:
+        """The numbers of elements that sums have which are not full."""
+        return sorted({n for n in self.stored if n < self.lanes})
+
+    def count_moved(self, registers: int) -> int:
+        """How many sums wait on the stack while the epilogue of others needs their registers."""
+        needed = self.epilogue.temporaries + len(self.epilogue.constants)
+        return max(0, self.sums + needed - registers)
 
     def fits(
         self,
@@ -70,11 +86,13 @@ class TileLayout:
         """Whether the target has the registers and instructions. pointers: general registers for
         addresses of operands. spare: vector registers besides the sums that other loops need."""
         spare = max([spare, *(loop.spare_registers for loop in loops)])
-        finish = self.epilogue.temporaries + len(self.epilogue.constants)
-        sums = [Value(vec(self.element, self.lanes), "")] * self.sums
+        moved = self.count_moved(target.registers)
+        sums = [Value(vec(self.element, self.lanes), "")] * (self.sums - moved)
         steps = [abs(step) for o in self.operands for _, step in o.steps]
         return (
-            self.sums + max(spare, finish) <= target.registers
+            (not self.parts or (target.isa == "avx512" and len(self.parts) <= len(_MASKS)))
+            and self.sums + spare <= target.registers
+            and 2 * moved <= self.sums
             and len(self.operands) <= pointers
             and max(steps, default=0) < 2**31
             and all(loop.fits(target) for loop in loops)
@@ -88,10 +106,20 @@ class TileWriter:
     def __init__(self, layout: TileLayout) -> None:
         self.layout, self.lines = layout, list[str]()
         vector = _VECTORS[bits_of(layout.element) * layout.lanes]
-        names = [f"%{vector}{i}" for i in range(32)]
+        names = [f"%{vector}{i}" for i in range(_REGISTERS[vector])]
         self.sums, self.spare = names[: layout.sums], names[layout.sums :]
         self._zero = "vpxord" if vector == "zmm" else "vxorps"
         self.suffix = "d" if layout.element == F64 else "s"
+        masks = dict(zip(layout.parts, _MASKS, strict=False))
+        self.masks = [
+            f"{{{masks[n]}}}" if n in masks else "" for n in layout.stored or [0] * layout.sums
+        ]
+
+    def load_masks(self, scratch: str) -> None:
+        """Set the masks of sums that are not full."""
+        for n, mask in zip(self.layout.parts, _MASKS, strict=False):
+            low = low_half(scratch)
+            self.add(f"movl $${(1 << n) - 1}, {low}", f"kmovw {low}, {mask}")
 
     def add(self, *lines: str) -> None:
         self.lines += lines
@@ -151,14 +179,33 @@ class TileWriter:
                     self.add(f"leaq ({pointer},{register},{step}), {pointer}")
                 else:
                     self.add(f"imulq $${step}, {register}, {scratch}", f"addq {scratch}, {pointer}")
-        constants = self.spare[planned.temporaries :][: len(planned.constants)]
+        moved = layout.count_moved(len(self.sums) + len(self.spare))
+        kept, size = layout.sums - moved, layout.lanes * bits_of(layout.element) // 8
+        waiting = [(f"{i * size}(%rsp)", name) for i, name in enumerate(self.sums[kept:])]
+        if moved:
+            self.add(f"subq $${moved * size}, %rsp")
+            self.add(*(f"vmovup{self.suffix} {name}, {at}" for at, name in waiting))
+        spare = [*self.spare, *self.sums[kept:]]
+        constants = spare[planned.temporaries :][: len(planned.constants)]
         for value, name in zip(planned.constants, constants, strict=True):
             self.lines += self.load_constant(value, name, scratch)
-        registers = EpilogueRegisters(
-            self.sums, self.spare[: planned.temporaries], constants, pointers
-        )
         operands = [o.operand for o in layout.operands]
-        self.lines += epilogue_lines(planned, layout.element, operands, registers)
+
+        def write(sums: Sequence[str], first: int) -> None:
+            masks = self.masks[first : first + len(sums)]
+            names = EpilogueRegisters(
+                sums, spare[: planned.temporaries], constants, pointers, masks
+            )
+            self.lines += epilogue_lines(planned, layout.element, operands, names, first)
+
+        write(self.sums[:kept], 0)
+        if moved:
+            # Into registers of sums that are stored.
+            free = self.sums[:moved]
+            moves = zip(waiting, free, strict=True)
+            self.add(*(f"vmovup{self.suffix} {at}, {name}" for (at, _), name in moves))
+            write(free, kept)
+            self.add(f"addq $${moved * size}, %rsp")
         self.add("vzeroupper", "retq")
 
     def load_constant(self, value: float, name: str, scratch: str) -> list[str]:

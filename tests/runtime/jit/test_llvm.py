@@ -28,8 +28,8 @@ x:
 
 
 def texts(target: Target) -> list[str]:
-    """A module of the brief passes, one of no passes, and one of the usual ones."""
-    spec = make(Case(13, 40, 29, dtype=DType.f32), "plain", target)[0]
+    """A module of several functions, one that no pass may change, and a loop."""
+    spec = make(Case(13, 40, 29, dtype=DType.f32, dynamic="n"), "plain", target)[0]
     product = generate(spec, target, "k").text
     unoptimized = "\ndefine i32 @k() noinline optnone {\n ret i32 7\n}\n"
     loop = """define i32 @k(i32 %n) {

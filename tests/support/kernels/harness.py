@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import mmap
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -156,6 +157,11 @@ class Compiled:
             if status:
                 return status, int(memory[:8].view(np.int64)[0])
         return 0, 0
+
+
+def functions_of(text: str, stem: str) -> list[str]:
+    """The internal functions of an LLVM module whose names begin with `stem`."""
+    return re.findall(rf"\ndefine internal [^\n]*@{stem}[\w.]*\(.*?\n\}}\n", text, re.DOTALL)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Tiles of depthwise convolutions as functions in assembly (emit/x86_tile.py): floats that need no
-conversion, known strides, at most two spatial axes, full vectors of channels, rows of few taps, and
-an epilogue that has a plan."""
+conversion, known strides, at most two spatial axes, rows of few taps, and an epilogue that has a
+plan; with AVX-512 the last channels, too, which fill a part of a vector."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from ....llvmir.builder import AssemblyFunction
 from ....llvmir.values import ELEMENT, bits_of
-from ...emit.x86_tile import TileLayout, TileWriter, argument
+from ...emit.x86_epilogue import STORE, EpilogueAssembly
+from ...emit.x86_tile import OperandAddress, TileLayout, TileWriter, argument
 from ..addressing import ConvContext
 from ..schedule import DepthwiseSchedule
 from ..tile_partition import taps_outside
@@ -31,26 +32,55 @@ def write_tile(
     schedule: DepthwiseSchedule,
 ) -> AssemblyFunction | None:
     """The function of a tile; None for one that needs LLVM."""
+    planned = plan_epilogue_of(g, _FRAME, [(0, i) for i in range(tile.columns)], 1)
+    if planned is None or not schedule.inline_epilogue:
+        return None
+    return _assemble(g, stem, params, tile, schedule, planned)
+
+
+def write_sums(
+    g: ConvContext,
+    stem: str,
+    params: Sequence[tuple[str, str]],
+    tile: ConvTile,
+    schedule: DepthwiseSchedule,
+) -> AssemblyFunction | None:
+    """The function of a tile without its epilogue; None for one that needs LLVM. It has one more
+    parameter, where it stores the sums, pixel by pixel."""
+    offsets = tuple(i * g.lanes * g.bytes for i in range(tile.columns))
+    stored = OperandAddress(argument(len(params)), (), offsets)
+    params = [*params, ("ptr noalias", "sums")]
+    return _assemble(g, stem, params, tile, schedule, (STORE, (stored,)))
+
+
+def _assemble(
+    g: ConvContext,
+    stem: str,
+    params: Sequence[tuple[str, str]],
+    tile: ConvTile,
+    schedule: DepthwiseSchedule,
+    planned: tuple[EpilogueAssembly, tuple[OperandAddress, ...]],
+) -> AssemblyFunction | None:
+    """A tile's function with an epilogue and its operands."""
     spec, w = g.spec, g.spec.window
-    if tile.ragged or not (schedule.inline_epilogue and schedule.unrolls):
+    if tile.ragged or not schedule.unrolls:
         return None
     plain = {ELEMENT[o.dtype.value] for o in (spec.data, spec.weights)} == {g.acc} and not g.zeros
     row, column = spec.data.strides[3:]
-    if not plain or g.flushes or tile.channels % g.lanes or w.kernel[0] != 1:
+    if not plain or g.flushes or w.kernel[0] != 1:
         return None
     if not isinstance(row, int) or not isinstance(column, int):
         return None
-    planned = plan_epilogue_of(g, _FRAME, [(0, i) for i in range(tile.columns)], 1)
-    if planned is None:
-        return None
     width = w.kernel[2]
-    layout = TileLayout(g.acc, g.lanes, tile.columns, *planned)
+    stored = (tile.channels,) * tile.columns
+    layout = TileLayout(g.acc, g.lanes, tile.columns, *planned, stored)
     reach = (tile.columns * w.strides[2] + width * w.dilations[2]) * abs(column) * g.bytes
     far = max(reach, abs(row) * w.dilations[1] * g.bytes)
     fits = layout.fits(len(_POINTERS), g.target, spare=width + 1)
     if not fits or not g.target.fma or far > _MAX_OFFSET_BYTES:
         return None
     writer = TileWriter(layout)
+    writer.load_masks(_SCRATCH)
     writer.zero_sums()
     row_bytes, vector_bytes = row * w.dilations[1] * g.bytes, g.lanes * bits_of(g.acc) // 8
     # One tap along the outermost axis, which may be outside.
@@ -80,12 +110,14 @@ def _write_row(
                 at = i * w.strides[2] + kw * w.dilations[2]
                 pairs.setdefault(at, []).append((i, kw))
     filters, x = writer.spare[: w.kernel[2]], writer.spare[w.kernel[2]]
+    # Of the last channels no others are read: data may end there.
+    mask = writer.masks[0]
     for kw, name in enumerate(filters):
         writer.add(f"vmovup{suffix} {kw * vector_bytes}({_WEIGHTS}), {name}")
     for at in sorted(pairs):
-        address = f"{at * column}({_DATA})"
+        address, read = f"{at * column}({_DATA})", mask
         if len(pairs[at]) > 1:
-            writer.add(f"vmovup{suffix} {address}, {x}")
-            address = x
+            writer.add(f"vmovup{suffix} {address}, {x}{mask and mask + '{z}'}")
+            address, read = x, ""
         for i, kw in pairs[at]:
-            writer.add(f"vfmadd231p{suffix} {address}, {filters[kw]}, {writer.sums[i]}")
+            writer.add(f"vfmadd231p{suffix} {address}, {filters[kw]}, {writer.sums[i]}{read}")

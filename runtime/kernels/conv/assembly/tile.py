@@ -36,13 +36,14 @@ def write_tile(
     tile: ConvTile,
 ) -> AssemblyFunction | None:
     """The function of a tile; None for one that needs LLVM."""
-    if g.unit or g.zeros or tile.channels % g.lanes:
+    if g.unit or g.zeros:
         return None
-    vectors = tile.channels // g.lanes
+    parts = tuple(min(g.lanes, tile.channels - first) for first in range(0, tile.channels, g.lanes))
+    pixels, vectors = tile.rows * tile.columns, len(parts)
     planned = plan_epilogue_of(g, _FRAME, _pixels(tile), vectors)
     if planned is None:
         return None
-    layout = TileLayout(g.acc, g.lanes, tile.rows * tile.columns * vectors, *planned)
+    layout = TileLayout(g.acc, g.lanes, pixels * vectors, *planned, parts * pixels)
     return _assemble(g, cut, factors, stem, params, tile, layout)
 
 
@@ -56,11 +57,9 @@ def write_sums(
     *,
     zeroed: bool,
 ) -> AssemblyFunction | None:
-    """The function of a tile of cells; None for one that needs LLVM. It has one more parameter,
-    where it stores the sums, pixel by pixel. They begin as zero, or as the first pixel's sums
-    there."""
-    if not g.unit:
-        return None
+    """The function of a tile without its epilogue; None for one that needs LLVM. It has one more
+    parameter, where it stores the sums, pixel by pixel. They begin as zero, or as the first pixel's
+    sums there."""
     pixels, vectors = tile.rows * tile.columns, -(-tile.channels // g.lanes)
     address, size = argument(len(params)), g.lanes * g.bytes
     offsets = tuple(i * size for i in range(pixels * vectors))
@@ -100,6 +99,7 @@ def _assemble(
     if not layout.fits(len(_POINTERS), g.target, loops):
         return None
     writer = TileWriter(layout)
+    writer.load_masks(_COUNTER)
     if first:
         writer.add(f"movq {first}, {_COUNTER}")
         begin = [v * g.lanes * g.bytes for v in range(vectors)]

@@ -41,25 +41,24 @@ def fits_data(g: ConvContext, plan: WinogradSchedule) -> bool:
 
 
 def fits_results(g: ConvContext, plan: WinogradSchedule) -> bool:
-    """Whether the transforms of its sums are: full vectors of channels, and an epilogue that has a
-    plan and leaves registers for the sums."""
-    spec, target = g.spec, g.target
-    if not fits_data(g, plan) or not plan.inline_epilogue or not _are_known(spec.out_sizes[1:]):
-        return False
-    # The direct sums read their data without masks.
-    if spec.channels % plan.lanes or spec.outputs % plan.lanes:
+    """Whether the transforms of its sums are: known sizes."""
+    spec = g.spec
+    if not fits_data(g, plan) or not _are_known(spec.out_sizes[1:]):
         return False
     if plan.points * plan.block * plan.nr * 4 > _MAX_OFFSET_BYTES:
         return False
     panels = -(-spec.outputs // plan.nr)
-    if 8 * panels * PackedLayout(spec.channels, plan.nr, plan.nr).size > _MAX_OFFSET_BYTES:
-        return False
+    return 8 * panels * PackedLayout(spec.channels, plan.nr, plan.nr).size <= _MAX_OFFSET_BYTES
+
+
+def fits_epilogue(g: ConvContext, plan: WinogradSchedule) -> bool:
+    """Whether the epilogue is, too: it has a plan, and leaves registers for the sums."""
     planned = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
-    if planned is None or len(planned[1]) > _POINTERS:
+    if planned is None or not plan.inline_epilogue or len(planned[1]) > _POINTERS:
         return False
     layout = TileLayout(F32, plan.lanes, plan.m**2, *planned)
     registers = _SumRegisters(plan, planned[0])
-    return layout.fits(_POINTERS, target, spare=2) and registers.count <= target.registers
+    return layout.fits(_POINTERS, g.target, spare=2) and registers.count <= g.target.registers
 
 
 def _are_known(sizes: Sequence[object]) -> bool:
@@ -73,6 +72,7 @@ def _pixels(plan: WinogradSchedule) -> list[tuple[int, int]]:
 # -- transforms of one dimension -----------------------------------------------------------------
 
 Lines = list[str]
+_Epilogue = tuple[EpilogueAssembly, tuple[OperandAddress, ...]]
 
 
 def _data_2(d: Sequence[str], t: Sequence[str], k: Sequence[str]) -> tuple[Lines, list[str]]:
@@ -268,11 +268,7 @@ class _PixelWriter:
     """Writes the epilogue and the store of one pixel of a tile after the other."""
 
     def __init__(
-        self,
-        w: TileWriter,
-        planned: tuple[EpilogueAssembly, tuple[OperandAddress, ...]],
-        pointers: Sequence[str],
-        spare: Sequence[str],
+        self, w: TileWriter, planned: _Epilogue, pointers: Sequence[str], spare: Sequence[str]
     ) -> None:
         self.w, (self.planned, self.operands) = w, planned
         count = self.planned.temporaries
@@ -283,6 +279,7 @@ class _PixelWriter:
     def begin(self) -> None:
         """Load addresses and constants."""
         w = self.w
+        w.load_masks(_COUNTER)
         w.add(*(f"movq {o.base}, {p}" for o, p in zip(self.operands, self.pointers, strict=True)))
         for value, name in zip(self.planned.constants, self.constants, strict=True):
             w.lines += w.load_constant(value, name, _COUNTER)
@@ -290,19 +287,34 @@ class _PixelWriter:
     def write(self, index: int, register: str) -> None:
         """Pixel `index`, whose sum is in a register."""
         operands = [replace(o, offsets=(o.offsets[index],)).operand for o in self.operands]
-        names = EpilogueRegisters([register], self.temporaries, self.constants, self.pointers)
+        names = EpilogueRegisters(
+            [register], self.temporaries, self.constants, self.pointers, self.w.masks[:1]
+        )
         self.w.lines += epilogue_lines(self.planned, F32, operands, names)
 
 
-def result_function(g: ConvContext, plan: WinogradSchedule) -> AssemblyFunction:
-    """result(frame, sums, height, width): one tile's sums of a vector of channels transformed back
-    and finished. At an edge fewer pixels than m x m exist."""
-    planned = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
-    assert planned is not None
+def _plan_stores(plan: WinogradSchedule, address: str) -> _Epilogue:
+    """Of sums that are stored one after the other."""
+    offsets = tuple(i * _LANE_BYTES for i in range(plan.m**2))
+    return STORE, (OperandAddress(address, (), offsets),)
+
+
+def result_function(
+    g: ConvContext, plan: WinogradSchedule, channels: int | None
+) -> AssemblyFunction:
+    """result(frame, sums, height, width): one tile's sums of up to a vector of `channels`
+    transformed back and finished. At an edge fewer pixels than m x m exist. channels None:
+    result(frame, sums, to), which stores the results, of all lanes and pixels."""
+    planned = _plan_stores(plan, argument(2))
+    if channels is not None:
+        epilogue = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
+        assert epilogue is not None
+        planned = epilogue
     m, side = plan.m, plan.side
     registers = _SumRegisters(plan, planned[0])
     frame, sums, height, width = (argument(i) for i in range(4))
-    w = TileWriter(TileLayout(F32, plan.lanes, 0, STORE, ()))
+    stored = (channels or plan.lanes,)
+    w = TileWriter(TileLayout(F32, plan.lanes, 1, STORE, (), stored))
     for value, name in zip(_RESULT_CONSTANTS[m], registers.constants, strict=True):
         w.lines += w.load_constant(value, name, _COUNTER)
     for j in range(side):
@@ -318,6 +330,7 @@ def result_function(g: ConvContext, plan: WinogradSchedule) -> AssemblyFunction:
     pixels = _PixelWriter(w, planned, [sums, "%r8", "%r9", "%r10", "%r11"], registers.epilogue)
     pixels.begin()
     even = all(isinstance(s, int) and s % m == 0 for s in g.spec.out_sizes[1:])
+    even = even or channels is None
     if not even:
         w.add(f"cmpq $${m}, {height}", "jl 4f", f"cmpq $${m}, {width}", "jl 4f")
     _finish_rows(w, registers, m, pixels, None)
@@ -327,8 +340,13 @@ def result_function(g: ConvContext, plan: WinogradSchedule) -> AssemblyFunction:
         _finish_rows(w, registers, m, pixels, (height, width))
         w.add("9:", "vzeroupper", "retq")
     params = [("ptr noalias", "frame"), ("ptr noalias readonly", "sums")]
-    params += [(I64, "height"), (I64, "width")]
+    params += _last_parameters(channels)
     return g.module.assembly_function("result", params, w.text())
+
+
+def _last_parameters(channels: int | None) -> list[tuple[str, str]]:
+    """Of a function that finishes sums, and of one that stores them."""
+    return [("ptr noalias", "to")] if channels is None else [(I64, "height"), (I64, "width")]
 
 
 def _finish_rows(
@@ -355,10 +373,17 @@ def _finish_rows(
             w.add("7:")
 
 
-def direct_function(g: ConvContext, plan: WinogradSchedule, panels: int) -> AssemblyFunction:
-    """direct(frame, data, weights, height, width) of winograd_guard.py, of a vector of channels."""
-    planned = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
-    assert planned is not None
+def direct_function(
+    g: ConvContext, plan: WinogradSchedule, panels: int, channels: int | None
+) -> AssemblyFunction:
+    """direct(frame, data, weights, height, width) of winograd_guard.py, of up to a vector of
+    `channels`. None: direct(frame, data, weights, to), which stores the sums, of all lanes and
+    pixels."""
+    planned = _plan_stores(plan, argument(3))
+    if channels is not None:
+        epilogue = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
+        assert epilogue is not None
+        planned = epilogue
     spec, m, side = g.spec, plan.m, plan.side
     frame, data, weights, height, width = (argument(i) for i in range(5))
     pixel = plan.block * plan.pitch * 4
@@ -372,7 +397,8 @@ def direct_function(g: ConvContext, plan: WinogradSchedule, panels: int) -> Asse
         b_step=plan.nr * 4,
         unroll=1,
     )
-    w = TileWriter(TileLayout(F32, plan.lanes, m * m, *planned))
+    stored = (channels or plan.lanes,) * (m * m)
+    w = TileWriter(TileLayout(F32, plan.lanes, m * m, *planned, stored))
     w.zero_sums()
     rows, taps = "%r9", "%r10"
     w.add(f"movl $${_TAPS}, {low_half(rows)}", "5:", f"movl $${_TAPS}, {low_half(taps)}", "6:")
@@ -383,12 +409,12 @@ def direct_function(g: ConvContext, plan: WinogradSchedule, panels: int) -> Asse
     pixels = _PixelWriter(w, planned, [data, weights, "%r9", "%r10", "%r11"], w.spare)
     pixels.begin()
     for i in range(m):
-        w.add(f"cmpq $${i}, {height}", "jle 9f")
+        w.add(*[f"cmpq $${i}, {height}", "jle 9f"] * (channels is not None))
         for j in range(m):
-            w.add(f"cmpq $${j}, {width}", "jle 7f")
+            w.add(*[f"cmpq $${j}, {width}", "jle 7f"] * (channels is not None))
             pixels.write(i * m + j, w.sums[i * m + j])
         w.add("7:")
     w.add("9:", "vzeroupper", "retq")
     params = [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
-    params += [("ptr noalias readonly", "weights"), (I64, "height"), (I64, "width")]
+    params += [("ptr noalias readonly", "weights"), *_last_parameters(channels)]
     return g.module.assembly_function("direct", params, w.text())

@@ -28,8 +28,11 @@ def write_tile(
     loop: MultiplyAddLoop,
 ) -> AssemblyFunction | None:
     """The function of a tile; None for one that needs LLVM."""
-    t = g.schedule
-    if g.unit or g.block_unit is not None or g.corrections or shape.edge:
+    t, n = g.schedule, g.spec.n
+    padded = g.spec.packed is not None or t.pack_b
+    if g.unit or g.block_unit is not None or g.corrections:
+        return None
+    if shape.edge and not (padded and isinstance(n, int)):
         return None
     buffer = tuple((i * t.width + c) * g.bytes for i in range(shape.rows) for c in columns)
     if t.buffered:
@@ -38,10 +41,14 @@ def write_tile(
         epilogue, operands = planned
     else:
         return None
-    layout = TileLayout(g.acc, t.lanes, len(buffer), epilogue, operands)
+    stored = (t.lanes,) * len(buffer)
+    if shape.edge and isinstance(n, int):
+        stored = tuple(min(t.lanes, n % t.nr - c) for c in columns) * shape.rows
+    layout = TileLayout(g.acc, t.lanes, len(buffer), epilogue, operands, stored)
     if not layout.fits(len(_POINTERS), g.target, [loop]):
         return None
     writer = TileWriter(layout)
+    writer.load_masks(_COUNTER)
     if t.blocked:
         writer.add(f"testb $$1, {_FIRST}", "jne 5f", f"movq {_BUFFER}, {_COUNTER}")
         writer.load_sums(_COUNTER, buffer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,61 @@ def test_tile_multiplies_adds_and_finishes(
         scaled = (a[:, :depth] @ b[:depth] + bias) * dtype.numpy.type(0.1)
         np.testing.assert_array_equal(out[1:-1], np.maximum(scaled, dtype.numpy.type(-1)))
         assert np.all(out[[0, -1]] == 77)
+
+
+def run_tile(w: TileWriter, isa: str, out: np.ndarray) -> None:
+    """Run the end of a tile whose sums are zero, and whose bias is 0, 1, ..."""
+    module, dtype = Module(target_of(isa)), out.dtype
+    w.finish(["%r10", "%r11"], "%rax")
+    tile = module.assembly_function("tile", PARAMETERS, w.text())
+    entry = module.function("entry", PARAMETERS)
+    entry.call_function(tile, *entry.params.values())
+    library = load_objects([emit_object(module.text(), target_of(isa))], ["entry"], target_of(isa))
+    bias = np.arange(out.shape[1]).astype(dtype)
+    pointers = [np.array([x.ctypes.data], np.int64) for x in (bias, out)]
+    call = library.function("entry", *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
+    call(0, 0, *(x.ctypes.data for x in pointers), 0, 0)
+
+
+@pytest.mark.skipif("avx512" not in ISAS, reason="not run: this machine has no AVX-512")
+@pytest.mark.parametrize("dtype", [DType.f32, DType.f64], ids=str)
+@pytest.mark.parametrize("parts", [(0, 5), (3, 1), (7, 7)])
+def test_parts_of_vectors_are_read_and_written(parts: tuple[int, int], dtype: DType) -> None:
+    lanes = 512 // dtype.bits
+    layout = replace(layout_of(dtype, lanes), stored=tuple(n or lanes for n in parts) * ROWS)
+    assert layout.fits(4, target_of("avx512")) and not layout.fits(4, target_of("avx2"))
+    w = TileWriter(layout)
+    w.load_masks("%rax")
+    w.zero_sums()
+    out = np.full((ROWS, COLUMNS * lanes), 77, dtype.numpy)
+    run_tile(w, "avx512", out)
+    wanted = np.full_like(out, 77)
+    for c, n in enumerate(parts):
+        columns = slice(c * lanes, c * lanes + (n or lanes))
+        wanted[:, columns] = np.arange(COLUMNS * lanes, dtype=dtype.numpy)[
+            columns
+        ] * dtype.numpy.type(0.1)
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("isa", FORCED)
+@pytest.mark.parametrize("over", [0, 1, 3])
+def test_sums_wait_where_the_epilogue_needs_their_registers(over: int, isa: str) -> None:
+    target, dtype = target_of(isa), DType.f32
+    lanes, program = target.lanes(32), planned(dtype)
+    needed = program.temporaries + len(program.constants)
+    sums = target.registers - needed + over
+    offsets = tuple(i * lanes * 4 for i in range(sums))
+    operands = tuple(OperandAddress(f"0({argument(i)})", (), offsets) for i in (2, 3))
+    layout = TileLayout(ELEMENT["f32"], lanes, sums, program, operands)
+    assert layout.count_moved(target.registers) == over and layout.fits(4, target)
+    w = TileWriter(layout)
+    w.zero_sums()
+    out = np.full((1, sums * lanes), 77, np.float32)
+    run_tile(w, isa, out)
+    np.testing.assert_array_equal(
+        out[0], np.arange(sums * lanes, dtype=np.float32) * np.float32(0.1)
+    )
 
 
 def test_sums_begin_with_those_in_memory() -> None:

@@ -12,7 +12,14 @@ from irc_compiler.runtime.jit.llvm import emit_object
 from irc_compiler.runtime.kernels.conv.kernel import generate
 from irc_compiler.runtime.kernels.emit.x86_multiply_add_loop import MultiplyAddLoop
 from irc_compiler.runtime.kernels.emit.x86_tile import TileLayout
-from support.kernels.harness import ISAS, compile_spec, run, same_bits, target_of
+from support.kernels.harness import (
+    ISAS,
+    compile_spec,
+    functions_of,
+    run,
+    same_bits,
+    target_of,
+)
 
 from tests.runtime.kernels.conv import test_int8 as bytes_of
 from tests.runtime.kernels.conv.test_direct import Case, computed, make
@@ -32,12 +39,28 @@ CASES = {
     "depthwise, strided": Case((16, 33), (5, 5), 1, 1, groups=32, pads=(2, 2), strides=(2, 2)),
     "depthwise, far pads": Case((4, 5), (3, 3), 1, 1, groups=16, pads=(3, 3), epilogue="bias"),
 }
-# These need masks, tests at run time, a third axis, or a long epilogue.
+# A last vector of channels that is not full: AVX-512 has masks for it.
+PARTS = {
+    "part of a vector": Case((9, 8), (3, 3), 4, 17, pads=(1, 1), epilogue="bias"),
+    "two vectors in part": Case((11, 13), (3, 3), 5, 23, pads=(1, 1), epilogue="residual"),
+    "points in part": Case((9, 10), (1, 1), 8, 5, strides=(2, 2), epilogue="residual"),
+    "groups in part": Case((8, 9), (3, 3), 4, 13, groups=2, pads=(1, 1), batch=2),
+    "depthwise in part": Case((15, 17), (3, 3), 1, 1, groups=37, pads=(1, 1), epilogue="residual"),
+    "depthwise, strided in part": Case(
+        (9, 33), (5, 5), 1, 1, groups=3, pads=(2, 2), strides=(2,) * 2
+    ),
+    "depthwise, far pads in part": Case((4, 5), (3, 3), 1, 1, groups=9, pads=(3, 3)),
+}
+# Whose sums wait in memory for an epilogue that LLVM compiles.
+LONG = {
+    "swish": Case((9, 8), (3, 3), 4, 16, pads=(1, 1), epilogue="swish"),
+    "swish in part": Case((9, 8), (3, 3), 4, 19, pads=(1, 1), epilogue="swish"),
+    "depthwise swish": Case((15, 17), (3, 3), 1, 1, groups=37, pads=(1, 1), epilogue="swish"),
+}
+# These need tests at run time, or a third axis.
 OTHERS = {
-    "part of a vector": Case((9, 8), (3, 3), 4, 17, pads=(1, 1)),
     "dynamic": Case((9, 8), (3, 3), 4, 16, pads=(1, 1), dynamic=True),
     "volume": Case((4, 5, 6), (2, 3, 3), 3, 16),
-    "swish": Case((9, 8), (3, 3), 4, 16, epilogue="swish"),
 }
 
 
@@ -47,11 +70,11 @@ def text_of(case: Case, isa: str) -> str:
 
 @pytest.mark.parametrize("isa", FORCED)
 @pytest.mark.parametrize("dtype", [DType.f32, DType.f64], ids=str)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *PARTS, *LONG])
 def test_tile_in_assembly_gives_the_bits_of_llvm(
     name: str, dtype: DType, isa: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = replace(CASES[name], dtype=dtype)
+    case = replace((CASES | PARTS | LONG)[name], dtype=dtype)
     floats = dtype is DType.f32
     found = [computed(case, isa, floats=floats, at=at)[0] for at in ("end", "start")]
     monkeypatch.setattr(TileLayout, "fits", lambda *_, **__: False)
@@ -67,6 +90,28 @@ def test_all_tiles_of_a_kernel_are_assembled(name: str, isa: str) -> None:
     text = text_of(CASES[name], isa)
     assert "module asm" in text and "define internal" not in text
     assert "k" in emit_object(text, generic_target(isa)).exports  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_tiles_of_parts_of_vectors_are_assembled(name: str) -> None:
+    text = text_of(PARTS[name], "avx512")
+    assert "{%k1}" in text and "define internal" not in text
+    assert "k" in emit_object(text, generic_target("avx512")).exports
+
+
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_layers_share_a_long_epilogue(depthwise: bool) -> None:
+    """Its text is the same for other channels, sizes and strides."""
+    size = {"groups": 32} if depthwise else {"channels": 4, "outputs": 32}
+    other = {"groups": 64} if depthwise else {"channels": 6, "outputs": 64}
+    found = set[str]()
+    for sizes, layer in (((9, 8), size), ((13, 14), other)):
+        case = replace(LONG["depthwise swish" if depthwise else "swish"], sizes=sizes, **layer)
+        text = text_of(case, "avx512")
+        (finish,) = functions_of(text, "finish")
+        assert "module asm" in text and not functions_of(text, "tile")
+        found.add(finish)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("name", OTHERS)
