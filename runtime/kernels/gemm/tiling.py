@@ -171,15 +171,20 @@ def choose_dequant_schedule(
     short tile holds."""
     product = ProductShape.of(spec, target)
     if few:
-        panels, heights = 2, _ladder(min(4, tile_rows(target, product.vectors)))
+        wide = target.isa == "avx512"
+        most = min(8 if wide else 4, tile_rows(target, product.vectors))
+        heights = tuple(most >> i for i in range(most.bit_length()))
+        # One panel is read faster than two; processors with AVX512-FP16 were measured with two.
+        panels = 1 if wide and not target.has("avx512fp16") else 2
     else:
         heights = _heights(spec.m, tile_rows(target, product.vectors))
         panels = _panels(spec, target, heights[0], product)
     kc = product.cells or 1
     packing = choose_packing(spec, target, heights[0], product)
     blocks = block_sizes(spec, target, (heights[0], product.nr, kc), blocked=False, pack_b=False)
+    fields = _vector_fields(spec, target, product, packing, (heights, panels), (kc, False), blocks)
     return DequantSchedule(
-        **_vector_fields(spec, target, product, packing, (heights, panels), (kc, False), blocks),
+        **(fields | {"heights": heights}),
         pack_b=False,
         fetch=0,
         streams=blocks[0] == 1 and not product.guarded,

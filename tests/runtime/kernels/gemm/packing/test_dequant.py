@@ -16,11 +16,13 @@ from irc_compiler.plan.packing.panel_params import compressed_layout, normal_sca
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.gemm import MAX_FEW_ROWS, Compressed, GemmSpec
-from irc_compiler.plan.target import Target
+from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_object
 from irc_compiler.runtime.kernels.gemm.packing.dequant import SPLIT
 from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
+from irc_compiler.runtime.kernels.gemm.schedule import DequantSchedule
+from irc_compiler.runtime.kernels.gemm.tiling import schedule_gemm
 from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, TILED, run, same_bits, target_of
 from support.kernels.products import product
@@ -344,3 +346,24 @@ def test_compressed_weights_are_packed_constants(changes: dict) -> None:
         spec_of(**changes)
     with pytest.raises(VerificationError):
         Compressed(0, Operand(F32, (0, 0)))
+
+
+@pytest.mark.parametrize(
+    "isa, more, heights, panels",
+    [
+        ("avx512", "", (8, 4, 2, 1), 1),
+        ("avx512", "avx512fp16", (8, 4, 2, 1), 2),
+        ("avx2", "", (4, 2, 1), 2),
+        ("neon", "", (4, 2, 1), 2),
+    ],
+)
+def test_tiles_of_few_rows_expand_weights_for_up_to_eight(
+    isa: str, more: str, heights: tuple[int, ...], panels: int
+) -> None:
+    target = generic_target(isa)  # type: ignore[arg-type]
+    features = tuple(sorted({*target.cpu_features, *([more] if more else [])}))
+    target = replace(target, cpu_features=features)
+    spec = compressed_spec(Case(1, 896, 4864, DType.u4, 32, dynamic=True), target)
+    few = schedule_gemm(spec, target).few
+    assert isinstance(few, DequantSchedule)
+    assert (few.heights, few.panels) == (heights, panels)
