@@ -193,7 +193,10 @@ class _WinogradLoops:
             return
         f.store(f.cast(extreme, I8), f.offset(self.extreme, index))
         with f.if_(extreme):
-            f.call_function(copy, self.frame, data, to, y, x)
+            f.call_function(
+                *(copy, data, to, y, x, *strides[3:], *self.data),
+                *(plan.block * plan.pitch, self.spec.channels),
+            )
 
     # -- products and results -----------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import Final
 from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import Function, Module, StackVariable
 from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
-from ..emit.strided_loops import masked_load, vector_and_tail
+from ..emit.strided_loops import emit_vectors, masked_load
 from ..emit.tail_mask import TailMask
 from .addressing import ConvContext, ConvEpilogue, TilePosition
 from .winograd_tiles import WinogradSchedule
@@ -114,42 +114,35 @@ def _extreme_function(g: ConvContext, plan: WinogradSchedule, name: str) -> Func
 
 
 def copy_function(g: ConvContext, plan: WinogradSchedule) -> Function:
-    """copy(frame, data, to, y, x): the square at `data`, whose pixel in the image is (y, x), as it
-    is, for all channels; zeros outside the image."""
-    spec = g.spec
+    """copy(data, to, y, x, down, right, height, width, place, channels): the square at `data`,
+    whose pixel in the image of height x width is (y, x), as it is, for all channels; zeros outside
+    the image. down, right: elements between pixels; place: between those of `to`. All kernels share
+    it."""
+    stored, kind = ELEMENT[g.spec.data.dtype.value], vec(F32, plan.lanes)
+    names = ["y", "x", "down", "right", "height", "width", "place", "channels"]
     f = g.module.function(
         g.module.unique("copy"),
-        [("ptr noalias", "frame"), ("ptr noalias readonly", "data"), ("ptr noalias", "to")]
-        + [(I64, "y"), (I64, "x")],
+        [("ptr noalias readonly", "data"), ("ptr noalias", "to"), *((I64, n) for n in names)],
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, kind = f.params, vec(F32, plan.lanes)
-    stored = ELEMENT[spec.data.dtype.value]
-    steps = [g.size(f, p["frame"], s) for s in spec.data.strides[3:]]
-    sizes = [g.size(f, p["frame"], s) for s in spec.in_sizes[1:]]
+    p = f.params
     with (
         f.range(0, plan.side, unroll=1) as i,
         f.range(0, plan.side, unroll=1) as j,
     ):
-        point = f.add(f.mul(i, plan.side), j)
-        to = f.at(p["to"], f.mul(point, plan.block * plan.pitch), F32)
-        data = f.at(p["data"], f.add(f.mul(steps[0], i), f.mul(steps[1], j)), stored)
-        inside = f.icmp("ult", f.add(p["y"], i), sizes[0])
-        inside = f.and_(inside, f.icmp("ult", f.add(p["x"], j), sizes[1]))
-
-        def move(c: Value, tail: TailMask | None, here: bool, data: Value = data, to: Value = to):
-            value = (
-                masked_load(f, kind, f.at(data, c, stored), tail) if here else f.as_value(0, kind)
-            )
-            f.store(value, f.at(to, c, F32), 4)
-
+        to = f.at(p["to"], f.mul(f.add(f.mul(i, plan.side), j), p["place"]), F32)
+        at = f.add(f.mul(p["down"], i), f.mul(p["right"], j))
+        data = f.at(p["data"], at, stored)
+        inside = f.icmp("ult", f.add(p["y"], i), p["height"])
+        inside = f.and_(inside, f.icmp("ult", f.add(p["x"], j), p["width"]))
         with f.if_(inside) as branch:
-            for c, tail in vector_and_tail(f, spec.channels, plan.lanes):
-                move(c, tail, True)
+            for c, (tail,) in emit_vectors(f, p["channels"], plan.lanes, 1):
+                value = masked_load(f, kind, f.at(data, c, stored), tail)
+                f.store(value, f.at(to, c, F32), 4)
             branch.else_()
-            for c, tail in vector_and_tail(f, spec.channels, plan.lanes):
-                move(c, tail, False)
+            for c, _ in emit_vectors(f, p["channels"], plan.lanes, 1):
+                f.store(f.as_value(0, kind), f.at(to, c, F32), 4)
     return f
 
 
