@@ -168,9 +168,9 @@ class TileWriter:
         self.lines += writer.lines
         return moved
 
-    def finish(self, pointers: Sequence[str], scratch: str) -> None:
+    def finish(self, pointers: Sequence[str], scratch: str, *, whole: bool = False) -> None:
         """The epilogue, the stores and the return. pointers: registers for the operands'
-        addresses."""
+        addresses. whole: all lanes are stored, also of sums that are not full."""
         layout, planned = self.layout, self.layout.epilogue
         for o, pointer in zip(layout.operands, pointers, strict=False):
             self.add(f"movq {o.base}, {pointer}")
@@ -192,7 +192,7 @@ class TileWriter:
         operands = [o.operand for o in layout.operands]
 
         def write(sums: Sequence[str], first: int) -> None:
-            masks = self.masks[first : first + len(sums)]
+            masks = [] if whole else self.masks[first : first + len(sums)]
             names = EpilogueRegisters(
                 sums, spare[: planned.temporaries], constants, pointers, masks
             )

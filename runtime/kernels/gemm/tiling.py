@@ -183,8 +183,9 @@ def choose_dequant_schedule(
     packing = choose_packing(spec, target, heights[0], product)
     blocks = block_sizes(spec, target, (heights[0], product.nr, kc), blocked=False, pack_b=False)
     fields = _vector_fields(spec, target, product, packing, (heights, panels), (kc, False), blocks)
+    fields |= {"heights": heights}
     return DequantSchedule(
-        **(fields | {"heights": heights}),
+        **fields,
         pack_b=False,
         fetch=0,
         streams=blocks[0] == 1 and not product.guarded,

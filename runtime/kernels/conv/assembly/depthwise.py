@@ -50,7 +50,7 @@ def write_sums(
     offsets = tuple(i * g.lanes * g.bytes for i in range(tile.columns))
     stored = OperandAddress(argument(len(params)), (), offsets)
     params = [*params, ("ptr noalias", "sums")]
-    return _assemble(g, stem, params, tile, schedule, (STORE, (stored,)))
+    return _assemble(g, stem, params, tile, schedule, (STORE, (stored,)), whole=True)
 
 
 def _assemble(
@@ -60,8 +60,10 @@ def _assemble(
     tile: ConvTile,
     schedule: DepthwiseSchedule,
     planned: tuple[EpilogueAssembly, tuple[OperandAddress, ...]],
+    *,
+    whole: bool = False,
 ) -> AssemblyFunction | None:
-    """A tile's function with an epilogue and its operands."""
+    """A tile's function with an epilogue and its operands. whole: all lanes of sums are stored."""
     spec, w = g.spec, g.spec.window
     if tile.ragged or not schedule.unrolls:
         return None
@@ -93,7 +95,7 @@ def _assemble(
     _write_row(g, writer, tile, column * g.bytes, vector_bytes)
     writer.add(*(f"addq $${step}, {register}" for register, step in steps))
     writer.add(f"decq {_ROWS}", "jne 6b", "8:")
-    writer.finish(_POINTERS, _SCRATCH)
+    writer.finish(_POINTERS, _SCRATCH, whole=whole)
     return g.module.assembly_function(stem, params, writer.text())
 
 

@@ -1,6 +1,7 @@
 """Tiles of direct convolutions as functions in assembly (emit/x86_tile.py): known strides, at most
-two spatial axes, and floats that need no conversion, full vectors of channels and an epilogue that
-has a plan; or cells, whose sums go to memory."""
+two spatial axes, and floats that need no conversion, or cells. The epilogue is in the tile where it
+has a plan (with AVX-512 also for a last vector of channels that is not full); else sums go to
+memory."""
 
 from __future__ import annotations
 
