@@ -108,7 +108,8 @@ def _vector_loop(target: Target, of: Unit) -> tuple[Module, int]:
     factors = vec(of.factor, lanes * bits_of(of.sum) // bits_of(of.factor))
     module, f = _function(target, ("ptr", "to"), ("i64", "turns"))
     x = f.load(factors, f.params["to"])
-    sums = [f.var(kind, number(0, kind)) for _ in range(chains)]
+    # Of equal sums LLVM would keep one.
+    sums = [f.var(kind, number(i, kind)) for i in range(chains)]
     with f.range(0, f.params["turns"], unroll=1):
         for s in sums:
             if of.instruction:
