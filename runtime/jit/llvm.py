@@ -37,23 +37,23 @@ from .llvm_binding import ARCH_NAMES, load_binding, target_machine
 _dump_numbers = itertools.count()
 
 
-def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> CodeImage:
-    """The machine code of an LLVM module, verified and optimised at -O`opt`.
+def emit_object(ir_text: str, target: Target) -> CodeImage:
+    """The machine code of an LLVM module, verified and optimised.
 
     Raises Error where LLVM refuses the text: a fault of a kernel writer, never of a model.
     """
     with inside_llvm():
-        generated = _generate(ir_text, target, opt, as_object=True)
+        generated = _generate(ir_text, target, 3, as_object=True)
     image = image_of(generated)
-    _dump(ir_text, target, opt)
+    _dump(ir_text, target)
     return image
 
 
-def emit_assembly(ir_text: str, target: Target, *, opt: int = 3, system: str | None = None) -> str:
+def emit_assembly(ir_text: str, target: Target, *, system: str | None = None) -> str:
     """The same as assembly text, for reading and for tests of generated code. system: the triple of
     another operating system."""
     with inside_llvm():
-        return _generate(ir_text, target, opt, as_object=False, system=system).decode()
+        return _generate(ir_text, target, 3, as_object=False, system=system).decode()
 
 
 def emit_objects(
@@ -94,7 +94,7 @@ def emit_objects(
     images: list[CodeImage] = []
     for i, (text, module) in enumerate(modules):
         images.append(_make_image(text, module, objects[i], read, target))
-        _dump(text, target, 3)
+        _dump(text, target)
     return images
 
 
@@ -338,7 +338,7 @@ def _ir_error(ir_text: str, message: str) -> Error:
     )
 
 
-def _dump(ir_text: str, target: Target, opt: int) -> None:
+def _dump(ir_text: str, target: Target) -> None:
     folder = os.environ.get("IRC_DUMP_LLVM")
     if not folder:
         return
@@ -347,4 +347,4 @@ def _dump(ir_text: str, target: Target, opt: int) -> None:
     name = ir_text[first + 12 :].split("(", 1)[0] if first >= 0 else "module"
     stem = f"{next(_dump_numbers):04d}-{name[:60]}"
     Path(folder, f"{stem}.ll").write_text(ir_text)
-    Path(folder, f"{stem}.s").write_text(emit_assembly(ir_text, target, opt=opt))
+    Path(folder, f"{stem}.s").write_text(emit_assembly(ir_text, target))

@@ -293,10 +293,17 @@ class _PixelWriter:
         self.w.lines += epilogue_lines(self.planned, F32, operands, names)
 
 
-def _plan_stores(plan: WinogradSchedule, address: str) -> _Epilogue:
-    """Of sums that are stored one after the other."""
-    offsets = tuple(i * _LANE_BYTES for i in range(plan.m**2))
-    return STORE, (OperandAddress(address, (), offsets),)
+def _plan_end(
+    g: ConvContext, plan: WinogradSchedule, channels: int | None, address: str
+) -> _Epilogue:
+    """The epilogue of the convolution; where there are no `channels`, sums are stored one after the
+    other from an address on."""
+    if channels is None:
+        offsets = tuple(i * _LANE_BYTES for i in range(plan.m**2))
+        return STORE, (OperandAddress(address, (), offsets),)
+    planned = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
+    assert planned is not None  # fits_epilogue
+    return planned
 
 
 def result_function(
@@ -305,11 +312,7 @@ def result_function(
     """result(frame, sums, height, width): one tile's sums of up to a vector of `channels`
     transformed back and finished. At an edge fewer pixels than m x m exist. channels None:
     result(frame, sums, to), which stores the results, of all lanes and pixels."""
-    planned = _plan_stores(plan, argument(2))
-    if channels is not None:
-        epilogue = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
-        assert epilogue is not None
-        planned = epilogue
+    planned = _plan_end(g, plan, channels, argument(2))
     m, side = plan.m, plan.side
     registers = _SumRegisters(plan, planned[0])
     frame, sums, height, width = (argument(i) for i in range(4))
@@ -379,11 +382,7 @@ def direct_function(
     """direct(frame, data, weights, height, width) of winograd_guard.py, of up to a vector of
     `channels`. None: direct(frame, data, weights, to), which stores the sums, of all lanes and
     pixels."""
-    planned = _plan_stores(plan, argument(3))
-    if channels is not None:
-        epilogue = plan_epilogue_of(g, argument(0), _pixels(plan), 1)
-        assert epilogue is not None
-        planned = epilogue
+    planned = _plan_end(g, plan, channels, argument(3))
     spec, m, side = g.spec, plan.m, plan.side
     frame, data, weights, height, width = (argument(i) for i in range(5))
     pixel = plan.block * plan.pitch * 4
