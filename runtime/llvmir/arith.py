@@ -113,6 +113,10 @@ class Arith(Vectors):
         """Unsigned (a + b - 1) / b."""
         return self.udiv(self.add(a, self.sub(b, 1)), b)
 
+    def round_down(self, a: Value, step: int) -> Value:
+        """The largest multiple of `step` that is at most a, unsigned; a itself where it is one."""
+        return a if a.is_multiple(step) else self.mul(self.udiv(a, step), step)
+
     def shl(self, a: Number, b: Number) -> Value:
         return self._integers("shl", a, b)
 
@@ -222,6 +226,8 @@ class Arith(Vectors):
             mask = (1 << bits_of(x.type)) - 1
             known = _COMPARE["s" + predicate[1:]](x.known & mask, y.known & mask)
             return integer(known, I1)
+        if x.text == y.text and x.lanes == 1:
+            return integer(predicate in ("eq", "sle", "sge", "ule", "uge"), I1)
         return self.op(vec(I1, x.lanes), f"icmp {predicate} {x}, {y.text}")
 
     def fcmp(self, predicate: str, a: Number, b: Number) -> Value:

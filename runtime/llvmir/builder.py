@@ -278,8 +278,10 @@ class Function(HalfCasts):
         many addresses it would spend half of its time on that.
         """
         a, b, s = (self.as_value(x, I64) for x in (lo, hi, step))
+        trips = 0 if a.text == b.text else None
         if a.known is not None and b.known is not None and s.known is not None:
             trips = len(range(a.known, b.known, s.known))
+        if trips is not None:
             if trips <= 1:
                 self.open_silent(trips == 0)
                 yield a

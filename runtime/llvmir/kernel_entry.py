@@ -64,6 +64,7 @@ def open_kernel(
     buffers: Sequence[BufferAssumptions],
     dims: Sequence[int | None] | int = 0,
     *,
+    numbers: Sequence[int] = (),
     attributes: str = "",
     only_calls: bool = False,
     optimized: bool = True,
@@ -72,14 +73,16 @@ def open_kernel(
 
     dims: how many, or one entry per dim, an int where the size is fixed (the run-time value is
     then not read). The inner function gets pointers as parameters, because only there LLVM
-    accepts noalias and align; it is a call of its own, once per worker and step. only_calls: the
-    body calls functions that have such parameters, and reads no buffer itself; then the entry holds
-    it, and LLVM compiles one function less. optimized: False for an entry whose loops take little
-    of the time of what they call, so that LLVM compiles it as it is written.
+    accepts noalias and align; it is a call of its own, once per worker and step. numbers: what the
+    entry passes to the inner function as further dims, so that kernels which differ in them have
+    equal inner functions. only_calls: the body calls functions that have such parameters, and
+    reads no buffer itself; then the entry holds it, and LLVM compiles one function less. optimized:
+    False for an entry whose loops take little of the time of what they call, so that LLVM compiles
+    it as it is written, which it always does where the entry only passes arguments.
     """
     wishes: list[int | None] = [None] * dims if isinstance(dims, int) else list(dims)
     how = f"{_ENTRY_ATTRIBUTES} {attributes if only_calls else ''}".strip()
-    if not optimized:
+    if not (optimized and only_calls):
         how += f" {UNOPTIMIZED}"
     entry = module.function(name, _ENTRY_PARAMETERS, I32, attributes=how)
     if only_calls:
@@ -97,6 +100,10 @@ def open_kernel(
         if wish is None:
             params.append((I64, f"d{i}"))
             args.append(entry.load(I64, entry.at(entry.params["dims"], i, I64)))
+    for i, number in enumerate(numbers):
+        params.append((I64, f"n{i}"))
+        args.append(integer(number))
+        wishes.append(None)
     for who in ("worker", "workers"):
         params.append((I64, who))
         args.append(entry.cast(entry.params[who], I64))

@@ -95,12 +95,21 @@ def suffix(type_: str) -> str:
 
 
 class Value:
-    """An operand: `type`, `text`, and `known`, the constant of an integer scalar (else None)."""
+    """An operand: `type`, `text`, and `known`, the constant of an integer scalar (else None).
 
-    __slots__ = ("type", "text", "known")
+    divisor: what an integer that is not known is a multiple of.
+    """
 
-    def __init__(self, type_: str, text: str, known: int | None = None) -> None:
-        self.type, self.text, self.known = type_, text, known
+    __slots__ = ("type", "text", "known", "divisor")
+
+    def __init__(
+        self, type_: str, text: str, known: int | None = None, *, divisor: int = 1
+    ) -> None:
+        self.type, self.text, self.known, self.divisor = type_, text, known, divisor
+
+    def is_multiple(self, of: int) -> bool:
+        """Whether the integer is known to be a multiple of that."""
+        return (self.divisor if self.known is None else self.known) % of == 0
 
     def __str__(self) -> str:
         return f"{self.type} {self.text}"

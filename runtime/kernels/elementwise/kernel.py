@@ -20,7 +20,17 @@ from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.values import Value, integer
 from ..emit.contract import Kernel
 from ..emit.scalar_program import Guard, emit_program
-from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, base_pointer, coalesce, has_masks
+from ..emit.shared_sizes import SharedSizes
+from ..emit.strided_loops import (
+    Lane,
+    RowCursor,
+    RuntimeSizes,
+    Space,
+    base_pointer,
+    coalesce,
+    has_masks,
+    share_axes,
+)
 from ..emit.tail_mask import TailMask, tail_mask
 from .transpose import emit_transpose, transposed_axis
 
@@ -37,14 +47,19 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     buffers = [BufferAssumptions(noalias=False)] * len(spec.inputs)
     buffers += [BufferAssumptions(writes=True, noalias=False)] * len(spec.outs)
-    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     space = coalesce(spec.axes, [o.strides for o in operands])
+    turned = None if space.is_empty else transposed_axis(spec, space, target)
+    shared = SharedSizes(spec.runtime_dims)
+    grain = rows_per_share(space, widest_bytes(spec))
+    if turned is None:
+        operands = tuple(shared.share_offset(o) for o in operands)
+        space = _share_sizes(shared, spec, space, target)
+    k = open_kernel(module, symbol, buffers, shared.runtime_dims, numbers=shared.numbers)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     if space.is_empty:
         f.ret(0)
         return Kernel(symbol, module.text())
     pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
-    turned = transposed_axis(spec, space, target)
     if turned is not None:
         emit_transpose(f, spec, sizes, space, turned, pointers, k.worker, k.workers)
         f.ret(0)
@@ -58,9 +73,24 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
     lanes = lane_count(target, spec, inner)
     line = [Lane(f, sizes, o.dtype, s[-1], lanes) for o, s in zip(operands, strides, strict=True)]
     row = _RowEmitter(f, spec.program, line, len(spec.inputs), inner, lanes, k.scratch)
-    _split_work(f, sizes, axes, rows, row, k.worker, k.workers, widest_bytes(spec))
+    _split_work(f, sizes, axes, rows, row, k.worker, k.workers, grain)
     f.ret(0)
     return Kernel(symbol, module.text())
+
+
+def _share_sizes(shared: SharedSizes, spec: ElementwiseSpec, space: Space, target: Target) -> Space:
+    """The space with its sizes as parameters, but for strides of lanes and lengths of short rows.
+    The length of one row is a bound of the loop alone."""
+    if not space.axes or space.is_empty:
+        return space
+    inner = space.axes[-1]
+    lanes = lane_count(target, spec, inner)
+    if len(space.axes) > 1:
+        inner = shared.share_row(inner, lanes, unroll_of(spec.program))
+    elif not isinstance(inner, int) or inner > target.lanes(widest_bytes(spec) * 8):
+        inner = shared.share(inner)
+    found = share_axes(shared, space, 1)
+    return Space((*found.axes[:-1], inner), found.strides)
 
 
 def widest_bytes(spec: ElementwiseSpec) -> int:
@@ -71,6 +101,14 @@ def widest_bytes(spec: ElementwiseSpec) -> int:
 
 def _bits(dtype: DType) -> int:
     return max(8, dtype.bits)
+
+
+def rows_per_share(space: Space, width: int) -> int | None:
+    """How many rows a worker's share is a multiple of; None where rows are split."""
+    inner = space.axes[-1] if space.axes else 1
+    if not isinstance(inner, int) or inner * width > _MAX_WHOLE_ROW_BYTES:
+        return None
+    return _SPLIT_ELEMENTS // math.gcd(_SPLIT_ELEMENTS, inner)
 
 
 def lane_count(target: Target, spec: ElementwiseSpec, inner: Size) -> int:
@@ -97,9 +135,9 @@ def _split_work(
     row: _RowEmitter,
     worker: Value,
     workers: Value,
-    width: int,
+    grain: int | None,
 ) -> None:
-    """This worker's share: whole rows, or a run of elements."""
+    """This worker's share: whole rows, in groups of `grain`, or a run of elements."""
     inner, outer = axes[-1], axes[:-1]
     n = sizes.value(inner)
     if not outer:
@@ -109,8 +147,7 @@ def _split_work(
             row.run(rows.pointers(), lo, hi, integer(0))
         return
     count = sizes.product(outer)
-    if isinstance(inner, int) and inner * width <= _MAX_WHOLE_ROW_BYTES:
-        grain = _SPLIT_ELEMENTS // math.gcd(_SPLIT_ELEMENTS, inner)
+    if grain is not None:
         lo, hi = share(f, count, worker, workers, grain)
         with f.if_(f.icmp("slt", lo, hi)):
             rows.seek(lo)
@@ -162,11 +199,11 @@ class _RowEmitter:
         n = f.sub(end, begin)
         unroll = unroll_of(self.program)
         block = lanes * unroll
-        full = f.mul(f.udiv(n, block), block)
+        full = f.round_down(n, block)
         with f.range(0, full, block, unroll=1) as i:
             self.block(f.add(begin, i), unroll, None)
-        if lanes == 1 or n.known is not None or not self.masked:
-            vector_end = f.mul(f.udiv(n, lanes), lanes)
+        if n.known is not None or n.is_multiple(lanes) or not self.masked:
+            vector_end = f.round_down(n, lanes)
             if unroll > 1:
                 with f.range(full, vector_end, lanes, unroll=1) as i:
                     self.block(f.add(begin, i), 1, None)

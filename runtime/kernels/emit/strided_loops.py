@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
@@ -28,6 +29,7 @@ from ...llvmir.values import (
 )
 from .casts import from_memory, memory_type, to_memory
 from .gather_lanes import gather, scatter
+from .shared_sizes import SharedSize, SharedSizes
 from .tail_mask import TailMask, tail_mask
 
 # Types (bits) whose masked loads and stores are instructions.
@@ -67,6 +69,15 @@ def coalesce(axes: Sequence[Size], strides: Sequence[Sequence[Size]]) -> Space:
     return Space(tuple(kept), per_operand)
 
 
+def share_axes(shared: SharedSizes, space: Space, own: int) -> Space:
+    """The space with its sizes as parameters of the kernel's body, but for its last `own` axes."""
+    end = max(0, len(space.axes) - own)
+    return Space(
+        (*shared.share_all(space.axes[:end]), *space.axes[end:]),
+        tuple((*shared.share_all(s[:end]), *s[end:]) for s in space.strides),
+    )
+
+
 def _is_run(outer: Size, size: Size, inner: Size) -> bool:
     """Does a step along the outer axis equal `size` steps along the inner one?"""
     if outer == 0 and inner == 0:
@@ -91,7 +102,11 @@ class RuntimeSizes:
     dims: tuple[Value, ...]
 
     def value(self, size: Size) -> Value:
-        return integer(size) if isinstance(size, int) else self.dims[size.index]
+        if isinstance(size, int):
+            return integer(size)
+        found = self.dims[size.index]
+        divisor = size.divisor if isinstance(size, SharedSize) else 1
+        return Value(found.type, found.text, found.known, divisor=divisor)
 
     def product(self, sizes: Sequence[Size]) -> Value:
         total: Value = integer(math.prod(s for s in sizes if isinstance(s, int)))
@@ -184,6 +199,21 @@ class RowCursor:
             self._advance(axis - 1)
 
 
+@contextmanager
+def each_pair(f: Function, lo: Value, hi: Value, count: Value) -> Iterator[tuple[Value, Value]]:
+    """Write a loop over numbers lo..hi, each as its quotient by `count` and its remainder, which
+    are counted, not divided."""
+    first = f.udiv(lo, count)
+    outer = f.var(I64, first)
+    position = f.var(I64, f.sub(lo, f.mul(first, count)))
+    with f.range(lo, hi, unroll=1):
+        yield outer.get(), position.get()
+        after = f.add(position.get(), 1)
+        wraps = f.icmp("sge", after, count)
+        position.set(f.select(wraps, integer(0), after))
+        outer.set(f.add(outer.get(), f.cast(wraps, I64, signed_=False)))
+
+
 class Lane:
     """One operand along the inner axis: loads and stores of `lanes` elements at position i.
 
@@ -256,7 +286,7 @@ def emit_vectors(
     end: Value | int = 0
     if vectors > 1:
         block = lanes * vectors
-        end = f.mul(f.udiv(count, block), block)
+        end = f.round_down(count, block)
         with f.range(0, end, block, unroll=1) as first:
             yield first, [None] * vectors
     with f.range(end, count, lanes, unroll=1) as first:

@@ -6,17 +6,20 @@ multiples of 64, so that a few long blocks are shared too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ....ir.errors import UnsupportedOperationError
 from ....plan.specs.base import GATHER_OUT_OF_RANGE
 from ....plan.specs.gather_scatter import GatherSpec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module
+from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.values import I64, Value, integer, number, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
-from ..emit.strided_loops import RuntimeSizes, masked_load, masked_store
+from ..emit.shared_sizes import SharedSizes
+from ..emit.strided_loops import RuntimeSizes, each_pair, masked_load, masked_store
 from ..emit.tail_mask import tail_mask
 
 _SPLIT_ELEMENTS = 64
@@ -29,11 +32,34 @@ def generate(spec: GatherSpec, target: Target, symbol: str) -> Kernel:
         raise UnsupportedOperationError("gather takes integer indices", got=spec.index.dtype)
     module = Module(target)
     buffers = [BufferAssumptions(), BufferAssumptions(), BufferAssumptions(writes=True)]
-    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    if 0 not in (spec.outer, spec.count, spec.inner):
+    is_empty = 0 in (spec.outer, spec.count, spec.inner)
+    shared = SharedSizes(spec.runtime_dims)
+    spec = _share_sizes(shared, spec)
+    k = open_kernel(module, symbol, buffers, shared.runtime_dims, numbers=shared.numbers)
+    if not is_empty:
         _GatherKernel(spec, k).run(k.worker, k.workers)
     k.function.ret(0)
     return Kernel(symbol, module.text())
+
+
+def _share_sizes(shared: SharedSizes, spec: GatherSpec) -> GatherSpec:
+    """The spec with its sizes as parameters, but for the strides of lanes and short blocks."""
+    data, out = (
+        replace(o, strides=(*shared.share_all(o.strides[:-1]), o.strides[-1]))
+        for o in (shared.share_offset(o) for o in (spec.data, spec.out))
+    )
+    index = shared.share_offset(spec.index)
+    short = isinstance(spec.inner, int) and spec.inner <= _SPLIT_ELEMENTS
+    return replace(
+        spec,
+        outer=shared.share(spec.outer),
+        axis=shared.share(spec.axis),
+        count=shared.share(spec.count),
+        inner=spec.inner if short else shared.share(spec.inner),
+        data=data,
+        index=replace(index, strides=shared.share_all(index.strides)),
+        out=out,
+    )
 
 
 class _GatherKernel:
@@ -64,18 +90,15 @@ class _GatherKernel:
         if isinstance(spec.inner, int) and spec.inner <= _SPLIT_ELEMENTS:
             lo, hi = share(f, positions, worker, workers, _SPLIT_ELEMENTS // spec.inner)
             with f.if_(f.icmp("slt", lo, hi)):
-                with self.row_counter(lo, hi, count) as (o, i):
+                with each_pair(f, lo, hi, count) as (o, i):
                     self.copy(o, i, integer(0), inner)
             return
         lo, hi = share(f, f.mul(positions, inner), worker, workers, _SPLIT_ELEMENTS)
         with f.if_(f.icmp("slt", lo, hi)):
             first, last = f.udiv(lo, inner), f.ceil_div(hi, inner)
-            with self.row_counter(first, last, count) as (o, i):
+            with each_pair(f, first, last, count) as (o, i):
                 begin = f.mul(f.add(f.mul(o, count), i), inner)
                 self.copy(o, i, f.smax(f.sub(lo, begin), 0), f.smin(f.sub(hi, begin), inner))
-
-    def row_counter(self, lo: Value, hi: Value, count: Value) -> _Each:
-        return _Each(self.f, lo, hi, count)
 
     def copy(self, o: Value, i: Value, begin: Value, end: Value) -> None:
         """Elements [begin, end) of the block at (o, i)."""
@@ -132,8 +155,7 @@ class _GatherKernel:
                 masked_store(f, v, f.at(to, p, self.element), tail)
 
         block = lanes * _UNROLL
-        full = f.mul(f.udiv(n, block), block)
-        vector_end = f.mul(f.udiv(n, lanes), lanes)
+        full, vector_end = f.round_down(n, block), f.round_down(n, lanes)
         with f.range(0, full, block, unroll=1) as at:
             vectors(f.add(begin, at), _UNROLL, None)
         with f.range(full, vector_end, lanes, unroll=1) as at:
@@ -150,27 +172,3 @@ class _GatherKernel:
             if source is not None:
                 value = f.load(self.element, f.at(source, f.mul(e, step), self.element))
             f.store(value, f.at(to, f.mul(e, out_step), self.element))
-
-
-class _Each:
-    """Positions [lo, hi) as (outer, position in the index), without a division each."""
-
-    def __init__(self, f: Function, lo: Value, hi: Value, count: Value) -> None:
-        self.f, self.lo, self.hi, self.count = f, lo, hi, count
-
-    def __enter__(self) -> tuple[Value, Value]:
-        f = self.f
-        first = f.udiv(self.lo, self.count)
-        self.outer = f.var(I64, first)
-        self.position = f.var(I64, f.sub(self.lo, f.mul(first, self.count)))
-        self.loop = f.range(self.lo, self.hi, unroll=1)
-        self.loop.__enter__()
-        return self.outer.get(), self.position.get()
-
-    def __exit__(self, *problem: object) -> None:
-        f = self.f
-        after = f.add(self.position.get(), 1)
-        wraps = f.icmp("sge", after, self.count)
-        self.position.set(f.select(wraps, integer(0), after))
-        self.outer.set(f.add(self.outer.get(), f.cast(wraps, I64, signed_=False)))
-        self.loop.__exit__(None, None, None)

@@ -8,6 +8,7 @@ ascending chain per result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ....ir.dtype import DType
@@ -19,11 +20,20 @@ from ....plan.specs.rows import ReduceSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module, StackVariable
 from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
-from ...llvmir.values import Value, number, vec
+from ...llvmir.values import I1, Value, integer, number, vec
 from ..emit.casts import cast, element_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program, program_types
-from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, Space, base_pointer, coalesce
+from ..emit.shared_sizes import SharedSizes
+from ..emit.strided_loops import (
+    Lane,
+    RowCursor,
+    RuntimeSizes,
+    Space,
+    base_pointer,
+    coalesce,
+    share_axes,
+)
 from ..emit.tail_mask import TailMask, tail_mask
 from .row_sweeps import UNROLL, sweep
 
@@ -40,20 +50,42 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     operands = spec.operands()
     buffers = [BufferAssumptions()] * len(spec.inputs) + [BufferAssumptions(writes=True)]
-    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     cut = len(spec.kept)
     kept = coalesce(spec.kept, [o.strides[:cut] for o in operands])
     reduced = coalesce(spec.reduced, [o.strides[cut:] for o in spec.inputs])
+    lanes = _lane_count(spec, target)
+    lengths = [a for a in reduced.axes if isinstance(a, int)]
+    long = len(lengths) < len(reduced.axes) or math.prod(lengths) > _MIN_OWN_TASK_ELEMENTS
+    shared = SharedSizes(spec.runtime_dims)
+    operands = tuple(shared.share_offset(o) for o in operands)
+    if _is_across(kept, reduced):
+        kept, reduced = _share_columns(shared, kept, lanes), share_axes(shared, reduced, 0)
+    else:
+        kept, reduced = share_axes(shared, kept, 0), share_axes(shared, reduced, 1)
+    k = open_kernel(module, symbol, buffers, shared.runtime_dims, numbers=shared.numbers)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     if not kept.is_empty:
         pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
-        made = _Reduce(spec, f, sizes, kept, reduced, pointers)
+        made = _Reduce(spec, f, sizes, kept, reduced, pointers, lanes)
         if _is_across(kept, reduced):
             made.reduce_columns(k.worker, k.workers)
         else:
-            made.along(k.worker, k.workers)
+            made.along(k.worker, k.workers, 1 if long else _ROWS_PER_TASK)
     f.ret(0)
     return Kernel(symbol, module.text())
+
+
+def _lane_count(spec: ReduceSpec, target: Target) -> int:
+    types = [i.dtype for i in spec.prologue.instrs] + [o.dtype for o in spec.inputs]
+    return target.lanes(max(max(8, t.bits) for t in types))
+
+
+def _share_columns(shared: SharedSizes, kept: Space, lanes: int) -> Space:
+    """The space of results, of which vectors are neighbours, with its sizes as parameters."""
+    inner, block = kept.axes[-1], lanes * UNROLL
+    whole = isinstance(inner, int) and inner % block == 0
+    found = share_axes(shared, kept, 1)
+    return Space((*found.axes[:-1], shared.share(inner, block if whole else 1)), found.strides)
 
 
 def _is_across(kept: Space, reduced: Space) -> bool:
@@ -122,19 +154,18 @@ class _Reduce:
         kept: Space,
         reduced: Space,
         pointers: list[Value],
+        lanes: int,
     ) -> None:
-        self.spec, self.f, self.sizes = spec, f, sizes
+        self.spec, self.f, self.sizes, self.lanes = spec, f, sizes, lanes
         self.kept, self.reduced, self.pointers = kept, reduced, pointers
         self.acc = program_types(spec.prologue)[0]
         self.join = Join(f, spec.kind, self.acc)
         self.dtypes = [o.dtype for o in spec.operands()]
-        types = [i.dtype for i in spec.prologue.instrs] + [o.dtype for o in spec.inputs]
-        self.lanes = f.target.lanes(max(max(8, t.bits) for t in types))
 
     def epilogue(self, value: Value) -> Value:
         """The stored result of a reduced value (any lane count)."""
         f, spec = self.f, self.spec
-        count = cast(f, self.sizes.product(spec.reduced), DType.i64, self.acc)
+        count = cast(f, self.sizes.product(self.reduced.axes), DType.i64, self.acc)
         inputs = [value, f.splat(count, value.lanes)]
         (result,) = emit_program(f, spec.epilogue, inputs, lanes=value.lanes)
         return cast(f, result, program_types(spec.epilogue)[0], spec.out.dtype)
@@ -163,7 +194,8 @@ class _Reduce:
 
     # -- along --------------------------------------------------------------------------------
 
-    def along(self, worker: Value, workers: Value) -> None:
+    def along(self, worker: Value, workers: Value, rows_per_task: int) -> None:
+        """Rows, of which a task has so many."""
         f, sizes = self.f, self.sizes
         axes = self.reduced.axes or (1,)
         strides = [s or (0,) for s in self.reduced.strides]
@@ -185,10 +217,8 @@ class _Reduce:
         def visit_row() -> None:
             sweep(f, n, self.lanes, visit)
 
-        length = sizes.product(axes).known
-        long = length is None or length > _MIN_OWN_TASK_ELEMENTS
         total = sizes.product(self.kept.axes)
-        lo, hi = share(f, total, worker, workers, 1 if long else _ROWS_PER_TASK)
+        lo, hi = share(f, total, worker, workers, rows_per_task)
         with f.if_(f.icmp("slt", lo, hi)):
             rows.seek(lo)
             with f.range(lo, hi, unroll=1):
@@ -235,7 +265,8 @@ class _Reduce:
                 at = f.mul(here, block)
                 left = f.sub(n, at)
                 pointers = rows.pointers()
-                with f.if_(f.icmp("sge", left, block)) as branch:
+                whole = integer(1, I1) if n.is_multiple(block) else f.icmp("sge", left, block)
+                with f.if_(whole) as branch:
                     self.columns(lines, pointers, at, [None] * UNROLL)
                     branch.else_()
                     tails = [

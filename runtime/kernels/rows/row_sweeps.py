@@ -21,7 +21,8 @@ from ...llvmir.values import F32, F64, Value, integer, number, vec
 from ..emit.casts import cast
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program, program_types
-from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, base_pointer, coalesce
+from ..emit.shared_sizes import SharedSizes
+from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, base_pointer, coalesce, share_axes
 from ..emit.tail_mask import TailMask, tail_mask
 
 UNROLL = 4
@@ -77,9 +78,11 @@ def open_rows(
     module = Module(target)
     reads = len(operands) - spec.output_count()
     buffers = [BufferAssumptions(writes=k >= reads, noalias=False) for k in range(len(operands))]
-    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
+    shared = SharedSizes(spec.runtime_dims)
+    operands = tuple(shared.share_offset(o) for o in operands)
+    space = share_axes(shared, coalesce(axes[:-1], [o.strides[:-1] for o in operands]), 0)
+    k = open_kernel(module, symbol, buffers, shared.runtime_dims, numbers=shared.numbers)
     f, sizes = k.function, RuntimeSizes(k.function, k.dims)
-    space = coalesce(axes[:-1], [o.strides[:-1] for o in operands])
     pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
     rows = RowCursor(f, sizes, space.axes, pointers, [o.dtype for o in operands], space.strides)
     # One register of the computing type whatever the row's length: sums keep their order.
@@ -137,7 +140,7 @@ def sweep(f: Function, n: Value, lanes: int, body: Sweep, *, unrolled: bool = Fa
     unrolled: no loop over a known length, every i is known.
     """
     block = lanes * UNROLL
-    full = f.mul(f.udiv(n, block), block)
+    full = f.round_down(n, block)
     if unrolled and full.known is not None:
         for at in range(0, full.known, block):
             body(integer(at), [None] * UNROLL)

@@ -7,6 +7,7 @@ out by their bounds, which are found once per row and pixel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ....ir.dtype import DType
 from ....ir.errors import UnsupportedOperationError
@@ -16,11 +17,12 @@ from ....plan.specs.pooling import PoolSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
-from ...llvmir.values import Value, integer
+from ...llvmir.values import I1, Value, integer
 from ..conv.addressing import taps_inside
 from ..emit.casts import cast
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program, program_types
+from ..emit.shared_sizes import SharedSizes
 from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
 from ..emit.tail_mask import TailMask, tail_mask
 from ..rows.reduce import Join
@@ -37,7 +39,9 @@ def generate(spec: PoolSpec, target: Target, symbol: str) -> Kernel:
     if spec.kind not in ("max", "sum"):
         raise UnsupportedOperationError("no kernel pools by this", got=spec.kind)
     module = Module(target)
-    entry = open_kernel(module, symbol, [READ, WRITE], spec.runtime_dims)
+    shared = SharedSizes(spec.runtime_dims)
+    spec = _share_sizes(shared, spec, target)
+    entry = open_kernel(module, symbol, [READ, WRITE], shared.runtime_dims, numbers=shared.numbers)
     f, sizes = entry.function, RuntimeSizes(entry.function, entry.dims)
     pointers = [
         base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
@@ -47,14 +51,36 @@ def generate(spec: PoolSpec, target: Target, symbol: str) -> Kernel:
     return Kernel(symbol, module.text())
 
 
+def _share_sizes(shared: SharedSizes, spec: PoolSpec, target: Target) -> PoolSpec:
+    """The spec with its sizes as parameters, but for the window's own and the strides of lanes."""
+    data, out = (
+        replace(o, strides=(shared.share(s[0]), s[1], *shared.share_all(s[2:])))
+        for o, s in ((shared.share_offset(o), o.strides) for o in spec.operands())
+    )
+    return replace(
+        spec,
+        batch=shared.share(spec.batch),
+        channels=shared.share_row(spec.channels, _lane_count(spec, target), _UNROLL),
+        in_sizes=shared.share_all(spec.in_sizes),
+        out_sizes=shared.share_all(spec.out_sizes),
+        window=replace(spec.window, pads=shared.share_all(spec.window.pads)),
+        pads_end=shared.share_all(spec.pads_end),
+        data=data,
+        out=out,
+    )
+
+
+def _lane_count(spec: PoolSpec, target: Target) -> int:
+    return target.lanes(max(spec.acc.bits, spec.data.dtype.bits, spec.out.dtype.bits, 8))
+
+
 class _PoolKernel:
     def __init__(
         self, spec: PoolSpec, f: Function, sizes: RuntimeSizes, pointers: Sequence[Value]
     ) -> None:
         self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
         self.join = Join(f, spec.kind, spec.acc)
-        widest = max(spec.acc.bits, spec.data.dtype.bits, spec.out.dtype.bits, 8)
-        self.lanes = f.target.lanes(widest)
+        self.lanes = _lane_count(spec, f.target)
         self.rank = len(spec.in_sizes)
         self.inside = [sizes.value(s) for s in spec.in_sizes]
         self.pads = [sizes.value(s) for s in spec.window.pads]
@@ -98,12 +124,13 @@ class _PoolKernel:
         out.begin(f.at(self.pointers[1], target, out.element), reads=False)
         data = f.at(self.pointers[0], source, line.element)
         n, block = self.sizes.value(self.spec.channels), self.lanes * _UNROLL
-        block_end = f.mul(f.udiv(n, block), block)
+        block_end = f.round_down(n, block)
         with f.range(0, block_end, block, unroll=1) as c:
             self.block(data, c, [None] * _UNROLL, taps, count)
         with f.range(block_end, n, self.lanes, unroll=1) as c:
             left = f.sub(n, c)
-            with f.if_(f.icmp("sge", left, self.lanes)) as branch:
+            whole = n.known is None and n.is_multiple(self.lanes)
+            with f.if_(integer(1, I1) if whole else f.icmp("sge", left, self.lanes)) as branch:
                 self.block(data, c, [None], taps, count)
                 branch.else_()
                 self.block(data, c, [tail_mask(f, self.lanes, left)], taps, count)

@@ -8,6 +8,7 @@ done row by row instead (pad_rows.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ....ir.dtype import DType
 from ....ir.errors import UnsupportedOperationError
@@ -16,10 +17,11 @@ from ....plan.specs.resample import COMPUTING, PICKING, ResampleSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
-from ...llvmir.values import Value, integer, vec
+from ...llvmir.values import I1, Value, integer, vec
 from ..emit.casts import cast, memory_type
 from ..emit.contract import Kernel
-from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
+from ..emit.shared_sizes import SharedSizes
+from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer, each_pair
 from ..emit.tail_mask import TailMask, tail_mask
 from ..rows.reduce import Join
 from .pad_rows import PaddedRows, is_in_rows
@@ -36,26 +38,60 @@ def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
         raise UnsupportedOperationError("no kernel resamples by this", got=spec.rule)
     memory_type(spec.data.dtype)  # refuses types that are not whole bytes
     module = Module(target)
-    entry = open_kernel(module, symbol, [READ, WRITE], spec.runtime_dims)
+    shared = SharedSizes(spec.runtime_dims)
+    sized = _share_sizes(shared, spec, target)
+    entry = open_kernel(module, symbol, [READ, WRITE], shared.runtime_dims, numbers=shared.numbers)
     f, sizes = entry.function, RuntimeSizes(entry.function, entry.dims)
     pointers = [
-        base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
+        base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, sized.operands(), strict=True)
     ]
-    made = _Resample(spec, f, sizes, pointers)
+    made = _Resample(sized, f, sizes, pointers, _stays(spec))
     if spec.rule != "constant":
         wanted = sizes.product([spec.outer, spec.count, spec.middle, spec.inner])
-        missing = f.and_(f.icmp("sle", made.axis, 0), f.icmp("sgt", wanted, 0))
+        missing = f.and_(f.icmp("sle", sizes.value(spec.axis), 0), f.icmp("sgt", wanted, 0))
         with f.if_(missing):
             f.store(integer(0), entry.scratch)
             f.ret(EMPTY_AXIS)
         if missing.known:
             return Kernel(symbol, module.text())
     if is_in_rows(spec):
-        PaddedRows(spec, f, sizes, pointers, _copied_type(spec)).run(entry.worker, entry.workers)
+        PaddedRows(sized, f, sizes, pointers, _copied_type(spec)).run(entry.worker, entry.workers)
     else:
         made.run(entry.worker, entry.workers)
     f.ret(0)
     return Kernel(symbol, module.text())
+
+
+def _share_sizes(shared: SharedSizes, spec: ResampleSpec, target: Target) -> ResampleSpec:
+    """The spec with its sizes as parameters, but for the strides of lanes."""
+    data, out = (
+        replace(o, strides=(*shared.share_all(o.strides[:3]), o.strides[3]))
+        for o in (shared.share_offset(o) for o in spec.operands())
+    )
+    inner = shared.share_row(spec.inner, _lane_count(spec, target), _UNROLL)
+    outer, axis, count, middle = shared.share_all([spec.outer, spec.axis, spec.count, spec.middle])
+    return replace(
+        spec,
+        outer=outer,
+        axis=axis,
+        count=count,
+        middle=middle,
+        inner=inner,
+        begin=shared.share(spec.begin, constants=(0,)),
+        data=data,
+        out=out,
+    )
+
+
+def _stays(spec: ResampleSpec) -> bool | None:
+    known = isinstance(spec.axis, int) and isinstance(spec.count, int)
+    return spec.axis == spec.count if known else None
+
+
+def _lane_count(spec: ResampleSpec, target: Target) -> int:
+    if spec.rule in PICKING:
+        return target.lanes(_copied_type(spec).bits)
+    return target.lanes(max(max(8, t.bits) for t in (spec.data.dtype, spec.out.dtype, spec.acc)))
 
 
 def _copied_type(spec: ResampleSpec) -> DType:
@@ -65,14 +101,20 @@ def _copied_type(spec: ResampleSpec) -> DType:
 
 class _Resample:
     def __init__(
-        self, spec: ResampleSpec, f: Function, sizes: RuntimeSizes, pointers: Sequence[Value]
+        self,
+        spec: ResampleSpec,
+        f: Function,
+        sizes: RuntimeSizes,
+        pointers: Sequence[Value],
+        stays: bool | None,
     ) -> None:
+        """stays: whether the axis stays as long as it was; None where that is not known."""
         self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
+        self.stays = stays
         types = (spec.data.dtype, spec.out.dtype)
         if spec.rule in PICKING:
             types = (_copied_type(spec),) * 2
-        bits = [max(8, t.bits) for t in types]
-        self.lanes = f.target.lanes(max(bits if spec.rule in PICKING else (*bits, spec.acc.bits)))
+        self.lanes = _lane_count(spec, f.target)
         self.lines = [
             Lane(f, sizes, t, o.strides[3], self.lanes)
             for t, o in zip(types, spec.operands(), strict=True)
@@ -84,8 +126,7 @@ class _Resample:
         f, spec = self.f, self.spec
         rows = f.mul(self.sizes.value(spec.outer), self.count)
         lo, hi = share(f, rows, worker, workers)
-        with f.range(lo, hi, unroll=1) as row:
-            outer, i = f.udiv(row, self.count), f.urem(row, self.count)
+        with each_pair(f, lo, hi, self.count) as (outer, i):
             if spec.rule in ("mean", "max"):
                 first = f.udiv(f.mul(i, self.axis), self.count)
                 last = f.ceil_div(f.mul(f.add(i, 1), self.axis), self.count)
@@ -96,7 +137,8 @@ class _Resample:
             taps = taps_of(f, spec, i, self.axis, self.count, self.sizes.value(spec.begin))
             if taps.weights and spec.scale is None:
                 # An axis that stays as long as it was: no weight of 0 makes NaN of an infinity.
-                with f.if_(f.icmp("eq", self.axis, self.count)) as branch:
+                same = f.icmp("eq", self.axis, self.count)
+                with f.if_(same if self.stays is None else integer(self.stays, I1)) as branch:
                     self.emit_element(outer, i, lambda at, c, p: self.copy_element(at, c, p, i))
                     branch.else_()
                     self.emit_element(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
@@ -120,7 +162,7 @@ class _Resample:
         f, line = self.f, self.lines[1]
         source, target = ([self.sizes.value(s) for s in o.strides] for o in self.spec.operands())
         n, block = self.sizes.value(self.spec.inner), self.lanes * _UNROLL
-        block_end = f.mul(f.udiv(n, block), block)
+        block_end = f.round_down(n, block)
         begin = f.add(f.mul(outer, target[0]), f.mul(i, target[1]))
         with f.range(0, self.sizes.value(self.spec.middle), unroll=1) as m:
             row = f.add(f.mul(outer, source[0]), f.mul(m, source[2]))
@@ -136,7 +178,8 @@ class _Resample:
                 write(c, [None] * _UNROLL)
             with f.range(block_end, n, self.lanes, unroll=1) as c:
                 left = f.sub(n, c)
-                with f.if_(f.icmp("sge", left, self.lanes)) as branch:
+                whole = n.known is None and n.is_multiple(self.lanes)
+                with f.if_(integer(1, I1) if whole else f.icmp("sge", left, self.lanes)) as branch:
                     write(c, [None])
                     branch.else_()
                     write(c, [tail_mask(f, self.lanes, left)])

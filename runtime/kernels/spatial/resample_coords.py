@@ -41,10 +41,13 @@ def taps_of(
         return Taps([_clamp(f, at, last)])
     # A wave that goes up and down the axis; reflect's turning points are there once. An axis
     # without elements gets here, too, where rows have none: nothing is divided by 0.
-    period = f.smax(f.mul(axis if spec.rule == "symmetric" else last, 2), 1)
-    along = f.srem(f.add(f.srem(at, period), period), period)
-    back = f.sub(f.sub(period, 1) if spec.rule == "symmetric" else period, along)
-    return Taps([_clamp(f, f.smin(along, back), last)])
+    found = f.var(I64, at)
+    with f.if_(f.icmp("uge", at, axis)):
+        period = f.smax(f.mul(axis if spec.rule == "symmetric" else last, 2), 1)
+        along = f.srem(f.add(f.srem(at, period), period), period)
+        back = f.sub(f.sub(period, 1) if spec.rule == "symmetric" else period, along)
+        found.set(_clamp(f, f.smin(along, back), last))
+    return Taps([found.get()])
 
 
 def _clamp(f: Function, at: Value, last: Value) -> Value:
