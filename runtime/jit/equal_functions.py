@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...ir.lazy_dataclass import dataclass
+from ..llvmir.kernel_entry import UNOPTIMIZED
 
 _NAME: Final = re.compile(r"@([\w.]+)")
 _METADATA: Final = re.compile(r"!(\d+)")
@@ -20,7 +21,7 @@ _INTERNAL: Final = "define internal "
 # The beginning of the name of a function in assembly, which is in one module only.
 _ASSEMBLED: Final = '@"\\01'
 # LLVM compiles such a function as it is, also with constant arguments.
-_SEPARATE: Final = " noinline {"
+_SEPARATE: Final = (" noinline {", f" {UNOPTIMIZED} {{")
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def _generate(
 def _highest_level(ir_text: str) -> int:
     """The optimization level that a module's functions allow: 0, which generates code fast, where
     all are compiled as they are written."""
-    return 0 if 0 < ir_text.count(f" {UNOPTIMIZED} {{") == ir_text.count("\ndefine ") else 3
+    return 0 if 0 < ir_text.count(f" {UNOPTIMIZED} ") == ir_text.count("\ndefine ") else 3
 
 
 def _list_passes(llvm: Any) -> Any:

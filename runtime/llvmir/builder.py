@@ -57,11 +57,15 @@ class Module:
         return made
 
     def assembly_function(
-        self, stem: str, params: Sequence[tuple[str, str]], lines: Sequence[str]
+        self,
+        stem: str,
+        params: Sequence[tuple[str, str]],
+        lines: Sequence[str],
+        returns: str = "void",
     ) -> AssemblyFunction:
-        """A function in x86-64 assembly, AT&T's syntax, which returns nothing and takes its
-        arguments as System V's calling convention says, on each system."""
-        made = AssemblyFunction(self.unique(stem), params, lines)
+        """A function in x86-64 assembly, AT&T's syntax, which takes its arguments and returns its
+        result as System V's calling convention says, on each system."""
+        made = AssemblyFunction(self.unique(stem), params, lines, returns)
         self._assembly[made.name] = made
         return made
 
@@ -130,10 +134,10 @@ class Module:
 class AssemblyFunction:
     """A function whose text LLVM assembles as it is."""
 
-    returns = "void"
-
-    def __init__(self, name: str, params: Sequence[tuple[str, str]], lines: Sequence[str]) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, params: Sequence[tuple[str, str]], lines: Sequence[str], returns: str
+    ) -> None:
+        self.name, self.returns = name, returns
         self.params = {n: Value(t.split()[0], f"%{n}") for t, n in params}
         self._lines = (".text", ".p2align 4", f"{name}:", *lines)
 
@@ -145,7 +149,8 @@ class AssemblyFunction:
     def text(self) -> str:
         types = ", ".join(p.type for p in self.params.values())
         text = r"\0A".join(self._lines)
-        return f'module asm "{text}"\ndeclare {_SYSTEM_V} void @{self.symbol}({types}) nounwind'
+        declared = f"declare {_SYSTEM_V} {self.returns} @{self.symbol}({types}) nounwind"
+        return f'module asm "{text}"\n{declared}'
 
 
 class StackVariable:

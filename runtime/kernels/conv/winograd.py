@@ -10,7 +10,8 @@ A tile's numbers depend on its pixel in the image alone: neither blocks nor work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
@@ -26,11 +27,11 @@ from ..emit.tail_mask import TailMask
 from ..emit.x86_multiply_add_loop import MultiplyAddLoop, cell_instruction, multiply_add_loop
 from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, widths
 from .assembly import winograd as assembly
+from .assembly.winograd_guard import write_extreme_function
 from .tile_partition import three_axes
 from .winograd_guard import (
     copy_function,
     direct_function,
-    extreme_function,
     finish_function,
     finish_places,
     taps_offset,
@@ -100,8 +101,8 @@ class _WinogradLoops:
         copy = copy_function(self.g, self.plan) if plan.kr == 1 else None
         with f.range(*tiles, plan.block, outer=True) as first:
             count = f.smin(f.sub(tiles[1], first), plan.block)
-            with f.range(0, count, outer=True) as i:
-                self.transform(into, copy, f.add(first, i), each, i)
+            with self.each_tile(first, count, each) as (i, position):
+                self.transform(into, copy, position, i)
             with f.range(*panels, outer=True) as panel:
                 for channels in widths(f, panel, spec.outputs, plan.nr):
                     self.panel(first, count, each, panel, channels)
@@ -131,12 +132,29 @@ class _WinogradLoops:
         column = f.urem(entry.worker, right.get())
         return share(f, tiles, rank, of), share(f, self.panels, column, right.get())
 
-    def tile_position(self, tile: Value, each: Value) -> tuple[Value, Value, Value]:
-        """Image, first row and first column of a tile."""
+    @contextmanager
+    def each_tile(
+        self, first: Value, count: Value, each: Value
+    ) -> Iterator[tuple[Value, tuple[Value, Value, Value]]]:
+        """Write a loop over tiles from `first` on, of which an image has `each`: the number in the
+        loop, and the image, the first row and the first column, which are counted, not divided."""
         f, m = self.f, self.plan.m
-        inside = f.urem(tile, each)
-        row, column = f.udiv(inside, self.across[1]), f.urem(inside, self.across[1])
-        return f.udiv(tile, each), f.mul(row, m), f.mul(column, m)
+        inside = f.urem(first, each)
+        batch = f.var(I64, f.udiv(first, each))
+        row = f.var(I64, f.mul(f.udiv(inside, self.across[1]), m))
+        column = f.var(I64, f.mul(f.urem(inside, self.across[1]), m))
+        height, width = (f.mul(n, m) for n in self.across)
+        with f.range(0, count, unroll=1) as i:
+            yield i, (batch.get(), row.get(), column.get())
+            right = f.add(column.get(), m)
+            column.set(right)
+            with f.if_(f.icmp("sge", right, width)):
+                column.set(0)
+                down = f.add(row.get(), m)
+                row.set(down)
+                with f.if_(f.icmp("sge", down, height)):
+                    row.set(0)
+                    batch.set(f.add(batch.get(), 1))
 
     def data_functions(
         self,
@@ -148,12 +166,12 @@ class _WinogradLoops:
             data = assembly.data_function(g, plan)
             between = f.stack(plan.points * plan.lanes * 4)
             maxima = f.stack((plan.side // 2) ** 2 * plan.lanes * 4)
-            test = extreme_function(g, plan)
+            test = write_extreme_function(g.module, plan)
 
             def call(at: Value, to: Value, start: Sequence[Value], out: Sequence[Value]) -> Value:
                 f.call_function(data, at, to, between, maxima, *start)
                 left = [f.sub(n, first) for n, first in zip(self.out, out, strict=True)]
-                return f.call_function(test, maxima, *left)
+                return f.icmp("ne", f.call_function(test, maxima, *left), 0)
 
             return call
         into = {edge: data_function(g, plan, edge) for edge in (False, True)}
@@ -176,13 +194,12 @@ class _WinogradLoops:
         self,
         into: Callable[[Value, Value, Sequence[Value], Sequence[Value]], Value],
         copy: Function | None,
-        tile: Value,
-        each: Value,
+        position: tuple[Value, Value, Value],
         index: Value,
     ) -> None:
         """One tile's data into scratch: transformed, or as they are where they are extreme."""
         f, plan = self.f, self.plan
-        batch, row, column = self.tile_position(tile, each)
+        batch, row, column = position
         strides = [self.size(s) for s in self.spec.data.strides]
         y, x = f.sub(row, self.pads[0]), f.sub(column, self.pads[1])
         at = f.add(f.mul(batch, strides[0]), f.add(f.mul(y, strides[3]), f.mul(x, strides[4])))
@@ -223,8 +240,7 @@ class _WinogradLoops:
                 f.call_function(product, a, b, to, f.offset(soon, ahead), pace)
         widths = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
         finish = self.finish_functions(widths)
-        with f.range(0, count, unroll=1) as i:
-            batch, row, column = self.tile_position(f.add(first, i), each)
+        with self.each_tile(first, count, each) as (i, (batch, row, column)):
             left = [f.sub(n, at) for n, at in zip(self.out, (row, column), strict=True)]
             sums = f.at(self.sums, f.mul(i, plan.nr), F32)
             for v, n in enumerate(widths):

@@ -18,6 +18,7 @@ from typing import Final
 
 from ....plan.packing.layouts import PackedLayout
 from ...llvmir.builder import Function, Module, StackVariable
+from ...llvmir.kernel_entry import UNOPTIMIZED
 from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
 from ..emit.strided_loops import emit_vectors, masked_load
 from ..emit.tail_mask import TailMask
@@ -117,13 +118,13 @@ def copy_function(g: ConvContext, plan: WinogradSchedule) -> Function:
     """copy(data, to, y, x, down, right, height, width, place, channels): the square at `data`,
     whose pixel in the image of height x width is (y, x), as it is, for all channels; zeros outside
     the image. down, right: elements between pixels; place: between those of `to`. All kernels share
-    it."""
+    it. It is called for extreme tiles alone, so that LLVM need not optimize it."""
     stored, kind = ELEMENT[g.spec.data.dtype.value], vec(F32, plan.lanes)
     names = ["y", "x", "down", "right", "height", "width", "place", "channels"]
     f = g.module.function(
         g.module.unique("copy"),
         [("ptr noalias readonly", "data"), ("ptr noalias", "to"), *((I64, n) for n in names)],
-        attributes="nounwind noinline",
+        attributes=f"nounwind {UNOPTIMIZED}",
         linkage="internal",
     )
     p = f.params

@@ -131,6 +131,7 @@ def test_objects_made_on_threads_equal_those_made_alone():
 
 def replace_compiler(monkeypatch, compile_text):
     """Objects are what compile_text(text) gives, and images are objects."""
+    llvm._load_emit_module()  # once per process, by the functions that are replaced here
     monkeypatch.setattr(llvm, "_generate_object", lambda text, *_: compile_text(text))
     monkeypatch.setattr(llvm, "image_of", lambda data, copied: data)
 
