@@ -4,7 +4,7 @@ The layers of a network differ in lengths, strides and offsets, and these are nu
 their kernels. Where a constant makes the code no faster, the entry passes the number to the body
 (llvmir/kernel_entry.py): the bodies of such kernels are equal, and LLVM compiles one of them
 (jit/equal_functions.py). Numbers that decide what code is written stay constants: lengths that are
-no multiple of a vector, the strides of lanes, 0 and 1.
+not multiples of a vector, the strides of lanes, 0 and 1.
 """
 
 from __future__ import annotations

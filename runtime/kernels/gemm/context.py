@@ -6,6 +6,7 @@ It imports no other part of the family but its data, so that every part can impo
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TypeGuard
 
 from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
@@ -14,7 +15,7 @@ from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
-from ...llvmir.values import F16, Value
+from ...llvmir.values import F16, I64, Value, integer
 from ..emit.casts import cast, from_memory
 from ..emit.dot_units import BLOCK_UNITS, BlockUnit, find_unit
 from ..emit.register_tile import KernelContext
@@ -53,6 +54,11 @@ class Access:
     across: Size
     step: Size
     cell: DType | None = None
+
+
+def _is_number(stride: Size) -> TypeGuard[int]:
+    """Whether a stride is known, and neither 0 nor 1, which decide what code is written."""
+    return isinstance(stride, int) and stride not in (0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +126,22 @@ class GemmContext(KernelContext):
 
     @property
     def frame_bytes(self) -> int:
-        return super().frame_bytes + 8 * len(self._scaling)
+        """With the strides of `set_row_strides` behind what a compressed operand has."""
+        return super().frame_bytes + 8 * (len(self._scaling) + len(self.walked_operands))
+
+    def set_row_strides(self, f: Function, frame: Value) -> None:
+        """Store the strides of extras and out along rows in the frame, where functions that kernels
+        share read them."""
+        for i, o in enumerate(self.walked_operands):
+            if _is_number(o.strides[-2]):
+                self.set_base(f, frame, self._scaling.stop + i, integer(o.strides[-2]))
+
+    def load_row_stride(self, f: Function, frame: Value, operand: int) -> Value:
+        """The stride of extra `operand`, or of out, from the frame, but for 0 and 1."""
+        stride = self.walked_operands[operand].strides[-2]
+        if not _is_number(stride):
+            return self.size(f, frame, stride)
+        return f.load(I64, f.offset(frame, 8 * (self._scaling.stop + operand)))
 
     def scaling_pointers(self, f: Function, frame: Value) -> list[Value]:
         """The addresses of a compressed operand's scales, and zeros."""

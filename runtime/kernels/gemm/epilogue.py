@@ -23,7 +23,7 @@ from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
 from ..emit.x86_epilogue import TileOperand, plan_epilogue
 from .context import GemmContext
-from .packing.strided_axes import matrix_axes
+from .packing.strided_axes import Axis, matrix_axes
 from .schedule import AmxSchedule
 from .zero_point_schedule import TERMS, ZeroPointCompensation, terms_of
 
@@ -55,7 +55,11 @@ class EpilogueColumn:
 class GemmEpilogue:
     """The program on vectors of `lanes` neighbouring columns of one row."""
 
-    def __init__(self, g: GemmContext, f: Function, frame: Value, lanes: int) -> None:
+    def __init__(
+        self, g: GemmContext, f: Function, frame: Value, lanes: int, *, shares: bool = False
+    ) -> None:
+        """shares: whether strides along rows are read from the frame, so that kernels which differ
+        in them share the function."""
         self.f, self.lanes, self.program = f, lanes, g.spec.epilogue
         self.operands = g.walked_operands
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked_operands))]
@@ -63,6 +67,11 @@ class GemmEpilogue:
         self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in extras]
         splits = (g.spec.out_m_split, g.spec.out_n_split)
         self.rows, self.columns = matrix_axes(g, f, frame, g.spec.out.strides, splits)
+        if shares:
+            for i, strides in enumerate(self.strides):
+                strides[0] = g.load_row_stride(f, frame, i)
+            if splits == (None, None):
+                self.rows = Axis(g.load_row_stride(f, frame, len(extras)))
 
     def column(self, m: Value, n: Value, tail: TailMask | None) -> EpilogueColumn:
         """The vector of a row that begins at column n, a multiple of `lanes`."""
@@ -255,10 +264,13 @@ class FullRows:
             self.epilogue.finish(value, shared, replace(position, m=m), to)
 
 
-def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = False) -> Function:
+def finish_function(
+    g: GemmContext, lanes: int, row: int, *, corrects: bool = False, shares: bool = False
+) -> Function:
     """finish(frame, buffer, m, n, rows, cols): the epilogue of sums in a buffer whose rows are
     `row` elements apart, `lanes` columns at a time. corrects: with two parameters more, the terms
-    of rows and columns (zero_point_schedule.py), which are taken off the sums first."""
+    of rows and columns (zero_point_schedule.py), which are taken off the sums first. shares:
+    whether it reads strides from the frame (`GemmContext.set_row_strides`)."""
     f = g.module.function(
         g.module.unique("finish"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
@@ -268,7 +280,7 @@ def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = Fa
         linkage="internal",
     )
     p, kind = f.params, vec(g.acc, lanes)
-    epilogue = GemmEpilogue(g, f, p["frame"], lanes)
+    epilogue = GemmEpilogue(g, f, p["frame"], lanes, shares=shares)
     terms = terms_of(f) if corrects else []
     correcting = ZeroPointCompensation(g, f, p["frame"], terms) if corrects else None
     full_columns = f.mul(f.udiv(p["cols"], lanes), lanes)

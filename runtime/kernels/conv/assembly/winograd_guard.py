@@ -63,7 +63,7 @@ def _maximum_lines(register: int, other: int) -> list[str]:
 
 def _compare_lines(w: TileWriter) -> list[str]:
     """Set the carry where the largest value, in %xmm0, exceeds what the smallest maximum, in
-    %xmm1, allows, or either is no number."""
+    %xmm1, allows, or where either is NaN."""
     return [
         *w.load_constant(MAX_RATIO, "%zmm2", "%rax"),
         "vmulss %xmm2, %xmm1, %xmm2",

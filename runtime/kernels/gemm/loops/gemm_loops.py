@@ -117,7 +117,8 @@ class GemmLoops(LoopState):
         finish = None
         if t.buffered:
             corrects = bool(g.corrections)
-            finish = finish_function(g, t.lanes, t.width, corrects=corrects)
+            finish = finish_function(g, t.lanes, t.width, corrects=corrects, shares=True)
+            g.set_row_strides(f, self.frame)
         micro = make_micro_kernel(self, finish)
         counts = (self.product(self.space.axes), count, panels)
         work = split_work(f, counts, self.entry, t.rows_of_work, t.panel_work)

@@ -39,7 +39,7 @@ def write_test(name: str, m: int) -> str:
 
 
 def sample_maxima(rng: np.random.Generator, pairs: int) -> np.ndarray:
-    """Bits of absolute values near the bounds, some of which are no numbers."""
+    """Bits of absolute values near the bounds, some of which are NaN."""
     scale = 2.0 ** rng.integers(-4, 53, (pairs * pairs, 1))
     ratio = 2.0 ** rng.uniform(0, 7, (pairs * pairs, LANES))
     values = (scale if rng.random() < 0.3 else 1.0) * ratio
