@@ -32,7 +32,7 @@ from ..emit.strided_loops import (
     share_axes,
 )
 from ..emit.tail_mask import TailMask, tail_mask
-from .transpose import emit_transpose, transposed_axis
+from .transpose import emit_transpose, fits_tile, transposed_axis
 
 # Rows up to this many bytes are split whole among workers.
 _MAX_WHOLE_ROW_BYTES = 16384
@@ -51,9 +51,12 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
     turned = None if space.is_empty else transposed_axis(spec, space, target)
     shared = SharedSizes(spec.runtime_dims)
     grain = rows_per_share(space, widest_bytes(spec))
+    fits = None if turned is None else fits_tile(spec, space, turned, target)
+    operands = tuple(shared.share_offset(o) for o in operands)
     if turned is None:
-        operands = tuple(shared.share_offset(o) for o in operands)
         space = _share_sizes(shared, spec, space, target)
+    else:
+        space = share_axes(shared, space, 0)
     k = open_kernel(module, symbol, buffers, shared.runtime_dims, numbers=shared.numbers)
     f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     if space.is_empty:
@@ -61,7 +64,7 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
         return Kernel(symbol, module.text())
     pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
     if turned is not None:
-        emit_transpose(f, spec, sizes, space, turned, pointers, k.worker, k.workers)
+        emit_transpose(f, spec, sizes, space, turned, pointers, k.worker, k.workers, fits)
         f.ret(0)
         return Kernel(symbol, module.text())
     axes = space.axes or (1,)

@@ -16,13 +16,22 @@ from ....plan.specs.elementwise import ElementwiseSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.kernel_entry import share
-from ...llvmir.values import I64, Value, bits_of, bytes_of, constants, integer, vec
+from ...llvmir.values import I1, I64, Value, bits_of, bytes_of, constants, integer, vec
 from ..emit.casts import from_memory, memory_type, to_memory
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import RowCursor, RuntimeSizes, Space, has_masks
 
 # Tiles along the outputs' contiguous axis that one task takes.
 _TILES_PER_TASK = 16
+# How instructions name elements of so many bits.
+_UNPACKED = {8: "bw", 16: "wd", 32: "dq", 64: "qdq"}
+# Instructions that pick the even and the odd groups of 128 bits of two registers, by how many those
+# have. vperm2i128 reaches half of the registers of AVX-512.
+_PICKS = {
+    ("avx2", 2): ("vperm2i128 $$0x20", "vperm2i128 $$0x31"),
+    ("avx512", 2): ("vshufi32x4 $$0x0", "vshufi32x4 $$0x3"),
+    ("avx512", 4): ("vshufi32x4 $$0x88", "vshufi32x4 $$0xdd"),
+}
 _GUARDED = frozenset("div mod floormod".split())
 # Programs of more instructions than this are written once per tile, in a loop, not once per row.
 _MAX_UNROLLED_INSTRUCTIONS = 4
@@ -44,6 +53,12 @@ def transposed_axis(spec: ElementwiseSpec, space: Space, target: Target) -> int 
         if strided and all(s[axis] == 1 for s in strided):
             return axis if _is_single(spec) or _can_mask(spec, target) else None
     return None
+
+
+def fits_tile(spec: ElementwiseSpec, space: Space, axis: int, target: Target) -> bool | None:
+    """Whether both axes of a transposition are as long as a tile; None where that is not known."""
+    sizes = [s for s in (space.axes[axis], space.axes[-1]) if isinstance(s, int)]
+    return min(sizes) >= tile_side(spec, target) if len(sizes) == 2 else None
 
 
 def _is_single(spec: ElementwiseSpec) -> bool:
@@ -83,8 +98,10 @@ def emit_transpose(
     pointers: Sequence[Value],
     worker: Value,
     workers: Value,
+    fits: bool | None,
 ) -> None:
-    """This worker's share of the transposition."""
+    """This worker's share of the transposition. fits: whether both axes are as long as a tile; None
+    where that is not known."""
     operands = spec.operands()
     side = tile_side(spec, f.target)
     rest = [i for i in range(len(space.axes) - 1) if i != axis]
@@ -102,7 +119,6 @@ def emit_transpose(
     chunks_p = f.ceil_div(plane.p, side * _TILES_PER_TASK)
     per_row = f.mul(tiles_q, chunks_p)
     lo, hi = share(f, f.mul(sizes.product(outer), per_row), worker, workers)
-    fits = f.icmp("sge", f.smin(plane.p, plane.q), side)
     with f.if_(f.icmp("slt", lo, hi)):
         with f.range(lo, hi, unroll=1) as task:
             row = f.udiv(task, per_row)
@@ -113,7 +129,8 @@ def emit_transpose(
             tile = _Tile(f, spec, plane, side, rows.pointers())
             q0, p0 = f.mul(q, side), f.mul(chunk, side * _TILES_PER_TASK)
             p1 = f.smin(f.add(p0, side * _TILES_PER_TASK), plane.p)
-            with f.if_(fits) as branch:
+            long = f.icmp("sge", f.smin(plane.p, plane.q), side)
+            with f.if_(long if fits is None else integer(fits, I1)) as branch:
                 tile.strip(p0, p1, q0)
                 branch.else_()
                 tile.single(p0, p1, q0, f.smin(f.add(q0, side), plane.q))
@@ -179,7 +196,11 @@ class _Tile:
         f, side = self.f, self.side
         element = memory_type(self.operands[k].dtype)
         type_ = vec(f"i{bits_of(element)}", side)
-        return transpose(f, [f.load(type_, self.address(k, f.add(p, i), q)) for i in range(side)])
+        at, rows = self.address(k, p, q), list[Value]()
+        for _ in range(side):
+            rows.append(f.load(type_, at))
+            at = f.at(at, self.plane.steps_p[k], element)
+        return transpose(f, rows)
 
     def line(self, p: Value, q: Value, lines: dict[int, Value], keep: Value | None) -> None:
         """The program along p at one q, stored where `keep` says."""
@@ -249,13 +270,28 @@ def transpose(f: Function, lines: Sequence[Value]) -> list[Value]:
 
 def _unpack(f: Function, a: Value, b: Value, w: int, high: int) -> Value:
     """In each group of w lanes: the low (high) halves of a and b, interleaved."""
-    n = a.lanes
+    n, bits = a.lanes, bits_of(a.type)
+    if _has_instructions(f, a) and w * bits == 128:
+        return _move(f, f"vpunpck{'lh'[high]}{_UNPACKED[bits]} ", a, b)
     picks: list[int] = []
     for start in range(0, n, w):
         for i in range(w // 2):
             at = start + high * (w // 2) + i
             picks += [at, n + at]
     return f.shuffle(a, b, picks)
+
+
+def _has_instructions(f: Function, a: Value) -> bool:
+    """Whether moves of its lanes are written as instructions of x86: LLVM takes ten times as long
+    to find the same ones for a shuffle."""
+    return f.target.isa in ("avx2", "avx512") and bits_of(a.type) * a.lanes in (256, 512)
+
+
+def _move(f: Function, instruction: str, a: Value, b: Value) -> Value:
+    """instruction: with the operands in front of b and a."""
+    registers = "=v,v,v" if f.target.isa == "avx512" else "=x,x,x"
+    text = f'asm "{instruction}$2, $1, $0", "{registers}"'
+    return f.op(a.type, f"call {a.type} {text}({a}, {b})")
 
 
 def _turn_lanes(f: Function, lines: Sequence[Value], w: int) -> list[Value]:
@@ -278,6 +314,9 @@ def _turn_lanes(f: Function, lines: Sequence[Value], w: int) -> list[Value]:
 
 def _pick_groups(f: Function, a: Value, b: Value, w: int, odd: int) -> Value:
     n = a.lanes
+    if _has_instructions(f, a) and w * bits_of(a.type) == 128:
+        picks = _PICKS[f.target.isa, n // w][odd]
+        return _move(f, f"{picks}, ", a, b)
     starts = range(odd * w, n, 2 * w)
     picks = [base + s + i for base in (0, n) for s in starts for i in range(w)]
     return f.shuffle(a, b, picks)
