@@ -24,8 +24,8 @@ from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile, relea
 from ..emit.dot_units import tile_instruction
 from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask
+from ..emit.transpose_registers import transpose_registers
 from ..gemm.packing.pack_cells import Side, cells_of_rows
-from ..gemm.packing.panels import transpose_square
 from .products import Products
 
 _TILES: Final = AmxTiles((AMX_ROWS, AMX_ROWS))
@@ -173,7 +173,7 @@ class TileProducts(Products):
                 cells_of_rows(g, f, side, [load(f.add(first, i + u)) for u in range(self.kr)])
                 for i in range(0, keys, self.kr)
             ]
-            for i, x in enumerate(transpose_square(f, cells)):
+            for i, x in enumerate(transpose_registers(f, cells)):
                 at = f.add(f.mul(f.add(d, i), g.schedule.a_row), f.udiv(first, self.kr))
                 f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 

@@ -14,8 +14,8 @@ from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
 from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load, masked_store, vector_and_tail
 from ..emit.tail_mask import TailMask, tail_mask
+from ..emit.transpose_registers import transpose_registers
 from ..gemm.packing.pack_cells import Side, cells_along
-from ..gemm.packing.panels import transpose_square
 from .products import Products
 
 
@@ -39,7 +39,7 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
                     xs.append(masked_load(f, vec(element, lanes), at, tail))
             rows.append(cells_along(g, f, Side(q.dtype, g.acc, 0), xs))
         cell = f.udiv(k, p.kr)
-        for i, x in enumerate(transpose_square(f, rows)):
+        for i, x in enumerate(transpose_registers(f, rows)):
             at = f.add(f.mul(f.add(cell, i), p.nr), c)
             f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
@@ -68,7 +68,7 @@ def turn_mask(p: Products, spec: AttentionSpec) -> Function:
 
     def square(addresses: list[Value], key: Value, tail: TailMask | None, c: Value) -> None:
         rows = [single(masked_load(f, kind, f.at(x, key, element), tail)) for x in addresses]
-        for i, x in enumerate(transpose_square(f, rows)):
+        for i, x in enumerate(transpose_registers(f, rows)):
             at = f.add(f.mul(f.add(key, i), p.nr), c)
             f.store(x, f.at(to, at, g.acc), g.align)
 
@@ -120,7 +120,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
             for i in range(lanes):
                 at = f.at(f.params["sums"], f.add(f.mul(f.add(d, i), p.nr), c), F32)
                 found.append(f.fmul(f.load(kind, at, g.align), factor))
-            turned = transpose_square(f, found)
+            turned = transpose_registers(f, found)
 
             def store(x: Value, row: Value | int) -> None:
                 address = f.at(first, f.add(f.mul(row, stride), d), element)

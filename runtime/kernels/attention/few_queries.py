@@ -28,7 +28,7 @@ from ...vecmath.exp import exp_falling, tanh
 from ..emit.gather_lanes import gather
 from ..emit.row_codes import CodeReader
 from ..emit.tail_mask import TailMask, tail_mask
-from ..gemm.packing.panels import transpose_square
+from ..emit.transpose_registers import transpose_registers
 
 # Rows of queries that share a block of keys and values, and those of one register tile.
 MAX_ROWS: Final = 16
@@ -158,7 +158,7 @@ class FewQueries:
             else:
                 with f.range(0, spec.head_size, lanes, outer=True) as start:
                     square = [f.load(vec(element, lanes), f.at(r, start, element)) for r in rows]
-                    store(start, transpose_square(f, [f.cast(x, F32) for x in square]))
+                    store(start, transpose_registers(f, [f.cast(x, F32) for x in square]))
         return f
 
     def _write_scores(self, q: int) -> Function:

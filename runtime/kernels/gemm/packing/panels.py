@@ -17,6 +17,7 @@ from ....llvmir.builder import Function
 from ....llvmir.values import I1, I64, Value, bits_of, integer, vec
 from ...emit.gather_lanes import gathers
 from ...emit.tail_mask import TailMask, tail_mask
+from ...emit.transpose_registers import transpose_registers
 from ..context import GemmContext
 from ..schedule import AmxSchedule
 from .pack_cells import (
@@ -232,7 +233,7 @@ def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
                 for i in range(lanes):
                     pointer = f.at(source, f.add(f.mul(column, i), k), element)
                     rows.append(fetch_along(g, f, side, pointer, integer(1), None))
-                for i, x in enumerate(transpose_square(f, rows)):
+                for i, x in enumerate(transpose_registers(f, rows)):
                     to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), side.cell)
                     f.store(x, to, lanes * side.align)
         turned = f.select(square, full, 0)
@@ -243,20 +244,3 @@ def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
                 f.store(cell_at(g, f, side, pointer, f.sub(p["k"], k)), to)
                 inside.else_()
                 f.store(f.as_value(0, side.cell), to)
-
-
-def transpose_square(f: Function, rows: list[Value]) -> list[Value]:
-    """The columns of a square held in registers (rows a power of two): halves are swapped, then
-    halves of the halves."""
-    rows, lanes = list(rows), len(rows)
-    distance = lanes // 2
-    while distance:
-        for i in range(lanes):
-            if i & distance:
-                continue
-            a, b = rows[i], rows[i + distance]
-            low = [x + lanes - distance if x & distance else x for x in range(lanes)]
-            high = [x + lanes if x & distance else x + distance for x in range(lanes)]
-            rows[i], rows[i + distance] = f.shuffle(a, b, low), f.shuffle(a, b, high)
-        distance //= 2
-    return rows
