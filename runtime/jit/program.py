@@ -347,7 +347,8 @@ def _generator() -> Generate:
 def _constants(
     constants: Sequence[PlanConstant], weights: dict[int, Array], consume: bool
 ) -> list[Array]:
-    """The constants as their readers want them, the largest first, on all usable CPUs."""
+    """The constants as their readers want them: large ones on all usable CPUs, while this thread
+    makes the others, which would only take turns for the interpreter's lock."""
     readers = Counter(c.source for c in constants)
     if missing := readers.keys() - weights.keys():
         raise VerificationError("a plan's weight is missing", got=min(missing))
@@ -362,13 +363,15 @@ def _constants(
                 del weights[c.source]
         return made
 
-    order = sorted(range(len(constants)), key=lambda n: -weights[constants[n].source].nbytes)
-    large = sum(weights[s].nbytes for s in readers) >= _MIN_PARALLEL_PACK_BYTES
-    if large and len(constants) > 1:
-        with ThreadPoolExecutor(usable_cores(), "irc-pack") as pool:
-            made = dict(zip(order, pool.map(build_constant, order), strict=True))
-    else:
-        made = {n: build_constant(n) for n in order}
+    sizes = [weights[c.source].nbytes for c in constants]
+    order = sorted(range(len(constants)), key=lambda n: -sizes[n])
+    large = [n for n in order if sizes[n] >= _MIN_PARALLEL_PACK_BYTES]
+    if not large or len(constants) == 1:
+        return [build_constant(n) for n in range(len(constants))]
+    with ThreadPoolExecutor(usable_cores(), "irc-pack") as pool:
+        tasks = {n: pool.submit(build_constant, n) for n in large}
+        made = {n: build_constant(n) for n in order if n not in tasks}
+        made |= {n: task.result() for n, task in tasks.items()}
     return [made[n] for n in range(len(constants))]
 
 
