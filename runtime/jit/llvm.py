@@ -17,7 +17,8 @@ import itertools
 import os
 import platform
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,8 @@ from .equal_functions import FunctionPool, ReducedModule
 from .fork_guard import inside_llvm
 from .llvm_binding import ARCH_NAMES, load_binding, target_machine
 
+# Texts that a thread compiles in one call.
+_MAX_TEXTS: Final = 8
 _dump_numbers = itertools.count()
 
 
@@ -67,16 +70,17 @@ def emit_objects(
     if threads is None:
         threads = usable_cores()
     pool, machines = FunctionPool(), _MachinePool(target, threads)
-    _load_emit_module()  # here, so that one thread does it
+    _load_emit_modules()  # here, so that one thread does it
     modules: list[tuple[str, ReducedModule]] = []
-    waiting: list[tuple[int, int, str]] = []
+    queue = _TextQueue(max(1, threads))
     objects: dict[int, bytes] = {}
 
-    def emit_longest() -> None:
-        """Compile the longest text that waits, so that no thread gets the largest at the end."""
-        _, i, text = heapq.heappop(waiting)
-        with inside_llvm(), machines.take(_highest_level(text)) as machine:
-            objects[i] = _generate_object(text, target, machine)
+    def emit_some() -> None:
+        """Compile some of the texts that wait."""
+        if batch := queue.take():
+            with inside_llvm(), machines.take() as held:
+                made = _generate_objects([text for _, text in batch], target, held)
+            objects.update(zip([i for i, _ in batch], made, strict=True))
 
     with ThreadPoolExecutor(max(1, threads), "irc-compile") as executor:
         tasks: list[Future[None]] = []
@@ -85,8 +89,9 @@ def emit_objects(
             module = ReducedModule(text, {}) if alone else pool.reduce(i, text)
             modules.append((text, module))
             machines.prepare(_highest_level(module.text))
-            heapq.heappush(waiting, (-len(module.text), i, module.text))
-            tasks.append(executor.submit(emit_longest))
+            queue.put(i, module.text)
+            tasks.append(executor.submit(emit_some))
+        queue.end()
         for task in tasks:
             task.result()
     needed = {number for _, module in modules for number, _ in module.sources.values()}
@@ -168,12 +173,44 @@ def _list_passes(llvm: Any) -> Any:
     return passes
 
 
-def _generate_object(text: str, target: Target, machine: Any) -> bytes:
-    """The object of a module. machine: of the level that the text allows."""
-    level, emit = _highest_level(text), _load_emit_module()
-    made = emit(text, machine, level) if emit is not None else None
+def _generate_objects(
+    texts: Sequence[str], target: Target, machines: Mapping[int, Any]
+) -> list[bytes]:
+    """The objects of modules. machines: of the levels that the texts allow."""
+    levels = [_highest_level(text) for text in texts]
+    emit = _load_emit_modules()
+    none: list[bytes | None] = [None] * len(texts)
+    made = emit(texts, [machines[n] for n in levels], levels) if emit is not None else none
     # What is refused is tried again by calls that say why.
-    return made or _generate(text, target, level, as_object=True, machine=machine)
+    return [
+        found or _generate(text, target, level, as_object=True, machine=machines[level])
+        for found, text, level in zip(made, texts, levels, strict=True)
+    ]
+
+
+class _TextQueue:
+    """Texts that wait for `threads` threads, the longest first, so that no thread gets the largest
+    at the end. A thread takes several: between its calls it waits for the interpreter's lock."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._more, self._lock = threads, True, threading.Lock()
+        self._waiting: list[tuple[int, int, str]] = []
+
+    def put(self, number: int, text: str) -> None:
+        with self._lock:
+            heapq.heappush(self._waiting, (-len(text), number, text))
+
+    def end(self) -> None:
+        """Say that no text follows: threads take fewer, so that they end together."""
+        self._more = False
+
+    def take(self) -> list[tuple[int, str]]:
+        """Texts and their numbers; none where other threads have taken all."""
+        with self._lock:
+            waiting = len(self._waiting)
+            share = -(-waiting // self._threads) if self._more else waiting // (2 * self._threads)
+            count = min(waiting, max(1, min(share, _MAX_TEXTS)))
+            return [heapq.heappop(self._waiting)[1:] for _ in range(count)]
 
 
 class _MachinePool:
@@ -182,29 +219,30 @@ class _MachinePool:
     others would wait for the interpreter's lock."""
 
     def __init__(self, target: Target, threads: int) -> None:
-        self._target, self._threads = target, max(1, threads)
-        self._free: dict[int, list[Any]] = {}
+        self._target = target
+        self._held: list[dict[int, Any]] = [{} for _ in range(max(1, threads))]
+        self._free = list(self._held)
 
     def prepare(self, level: int) -> None:
         """Make the machines of a level."""
-        if level not in self._free:
-            made = [target_machine(self._target, opt=level) for _ in range(self._threads)]
-            self._free[level] = made
+        for held in self._held:
+            if level not in held:
+                held[level] = target_machine(self._target, opt=level)
 
     @contextmanager
-    def take(self, level: int) -> Generator[Any]:
-        """A machine of a level that is prepared, for one thread."""
-        machine = self._free[level].pop()
+    def take(self) -> Generator[Mapping[int, Any]]:
+        """One thread's machines of the levels that are prepared."""
+        held = self._free.pop()
         try:
-            yield machine
+            yield held
         finally:
-            self._free[level].append(machine)
+            self._free.append(held)
 
 
-# Calls of llvmlite for one module: of `text`, which ends with a zero, to the object in a buffer, or
-# null for text that LLVM refuses, with the passes of `_list_passes`.
+# Calls of llvmlite for modules, one after the other: of `text`, which ends with a zero, to the
+# object in a buffer, or null for text that LLVM refuses, with the passes of `_list_passes`.
 _EMIT_MODULE: Final = """
-define ptr @irc_emit_module(ptr %text, ptr %machine, i32 %level) noinline optnone {
+define internal ptr @emit_module(ptr %text, ptr %machine, i32 %level) noinline optnone {
  %slot = alloca ptr
  store ptr null, ptr %slot
  %context = call ptr @LLVMPY_ContextCreate()
@@ -247,12 +285,31 @@ refused:
  call void @LLVMPY_ContextDispose(ptr %context)
  ret ptr %result
 }
+define void @irc_emit_modules(ptr %texts, ptr %machines, ptr %levels, ptr %buffers, i64 %count) {
+ br label %next
+next:
+ %i = phi i64 [ 0, %0 ], [ %after, %next ]
+ %text.at = getelementptr ptr, ptr %texts, i64 %i
+ %machine.at = getelementptr ptr, ptr %machines, i64 %i
+ %level.at = getelementptr i32, ptr %levels, i64 %i
+ %buffer.at = getelementptr ptr, ptr %buffers, i64 %i
+ %text = load ptr, ptr %text.at
+ %machine = load ptr, ptr %machine.at
+ %level = load i32, ptr %level.at
+ %buffer = call ptr @emit_module(ptr %text, ptr %machine, i32 %level)
+ store ptr %buffer, ptr %buffer.at
+ %after = add i64 %i, 1
+ %more = icmp ult i64 %after, %count
+ br i1 %more, label %next, label %done
+done:
+ ret void
+}
 """
 _PARAMETER: Final = re.compile(r"(ptr|i32) (%\w+|\w+)")
 
 
-def _emit_module_text() -> tuple[str, list[str]]:
-    """The function with declarations of what it calls, and the names of that."""
+def _emit_modules_text() -> tuple[str, list[str]]:
+    """The functions with declarations of what they call, and the names of that."""
     calls = re.findall(r"call (\w+) @(LLVMPY_\w+)\((.*)\)", _EMIT_MODULE)
     declared = {
         name: f"declare {returns} @{name}({', '.join(t for t, _ in _PARAMETER.findall(given))})"
@@ -261,38 +318,54 @@ def _emit_module_text() -> tuple[str, list[str]]:
     return "\n".join([_EMIT_MODULE, *declared.values(), ""]), list(declared)
 
 
+_EmitModules = Callable[[Sequence[str], Sequence[Any], Sequence[int]], list[bytes | None]]
+
+
 @functools.cache
-def _load_emit_module() -> Callable[[str, Any, int], bytes | None] | None:
-    """emit(text, machine, level): a module's object, None for text that LLVM refuses. None for an
+def _load_emit_modules() -> _EmitModules | None:
+    """emit(texts, machines, levels): modules' objects, None for text that LLVM refuses. None for an
     llvmlite that lacks a function that it calls."""
     from llvmlite.binding import ffi
 
     from .image_loader import load_objects
 
-    text, names = _emit_module_text()
+    text, names = _emit_modules_text()
     if not all(hasattr(ffi.lib, name) for name in names):
         return None
     intel = platform.machine().lower() in ARCH_NAMES["x86_64"]
     target = generic_target("plain" if intel else "neon")
     imports = {name: _address(name) for name in names}
-    library = load_objects([emit_object(text, target)], ["irc_emit_module"], target, imports)
+    library = load_objects([emit_object(text, target)], ["irc_emit_modules"], target, imports)
     pointer, integer = ctypes.c_void_p, ctypes.c_int
-    call = ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, pointer, integer)(
-        library.address("irc_emit_module")
+    call = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, pointer, ctypes.c_size_t)(
+        library.address("irc_emit_modules")
     )
     # Short calls keep the interpreter's lock.
     start = ctypes.PYFUNCTYPE(pointer, pointer)(_address("LLVMPY_GetBufferStart"))
     size = ctypes.PYFUNCTYPE(ctypes.c_size_t, pointer)(_address("LLVMPY_GetBufferSize"))
     dispose = ctypes.PYFUNCTYPE(None, pointer)(_address("LLVMPY_DisposeMemoryBuffer"))
 
-    def emit(text: str, machine: Any, level: int) -> bytes | None:
-        buffer = call(text.encode(), ctypes.cast(machine, pointer), level)
+    def read(buffer: int | None) -> bytes | None:
         if not buffer:
             return None
         try:
             return ctypes.string_at(start(buffer), size(buffer))
         finally:
             dispose(buffer)
+
+    def emit(
+        texts: Sequence[str], machines: Sequence[Any], levels: Sequence[int]
+    ) -> list[bytes | None]:
+        n = len(texts)
+        buffers = (pointer * n)()
+        call(
+            (ctypes.c_char_p * n)(*(text.encode() for text in texts)),
+            (pointer * n)(*(ctypes.cast(m, pointer).value for m in machines)),
+            (integer * n)(*levels),
+            buffers,
+            n,
+        )
+        return [read(buffer) for buffer in buffers]
 
     emit.__dict__["library"] = library  # its code stays loaded
     return emit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from collections.abc import Mapping, Sequence
 
 import pytest
 from irc_compiler.plan.target import Isa, Target, generic_target
@@ -117,13 +118,13 @@ def test_images_hold_copies_of_functions_that_are_compiled_once(
     monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     compiled: list[str] = []
-    generate = llvm._generate_object
+    generate = llvm._generate_objects
 
-    def record(text: str, target: Target, machine: object) -> bytes:
-        compiled.append(text)
-        return generate(text, target, machine)
+    def record(texts: Sequence[str], target: Target, machines: Mapping[int, object]) -> list[bytes]:
+        compiled.extend(texts)
+        return generate(texts, target, machines)
 
-    monkeypatch.setattr(llvm, "_generate_object", record)
+    monkeypatch.setattr(llvm, "_generate_objects", record)
     texts = [module("a"), module("b", loop=2), module("c", factor=5), module("d")]
     images = emit_objects(texts, TARGET, threads=threads)
     assert sum(len(defined(text)) for text in compiled) == 4  # a's two, and c's two

@@ -49,37 +49,48 @@ end:
 @pytest.fixture
 def lacking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An llvmlite that lacks a function."""
-    text, names = llvm._emit_module_text()
-    monkeypatch.setattr(llvm, "_emit_module_text", lambda: (text, [*names, "LLVMPY_Missing"]))
-    llvm._load_emit_module.cache_clear()
+    text, names = llvm._emit_modules_text()
+    monkeypatch.setattr(llvm, "_emit_modules_text", lambda: (text, [*names, "LLVMPY_Missing"]))
+    llvm._load_emit_modules.cache_clear()
     yield
-    llvm._load_emit_module.cache_clear()
+    llvm._load_emit_modules.cache_clear()
 
 
-def test_one_call_makes_the_object_that_calls_from_python_make() -> None:
-    emit = llvm._load_emit_module()
+def test_one_call_makes_the_objects_that_calls_from_python_make() -> None:
+    emit = llvm._load_emit_modules()
     assert emit is not None
-    levels: list[int] = []
-    for text in texts(TARGET):
-        levels.append(llvm._highest_level(text))
-        machine = target_machine(TARGET, opt=levels[-1])
-        found = emit(text, machine, levels[-1])
-        assert found == llvm._generate(text, TARGET, 3, as_object=True)
+    levels = [llvm._highest_level(text) for text in texts(TARGET)]
     assert levels == [3, 0, 3]
+    machines = [target_machine(TARGET, opt=level) for level in levels]
+    found = emit(texts(TARGET), machines, levels)
+    assert found == [llvm._generate(t, TARGET, 3, as_object=True) for t in texts(TARGET)]
 
 
 @pytest.mark.parametrize(
     "text, reason", [("define nonsense", "expected type"), (UNVERIFIED, "dominate")]
 )
 def test_text_that_llvm_refuses_is_an_error_that_says_why(text: str, reason: str) -> None:
-    emit = llvm._load_emit_module()
-    assert emit is not None and emit(text, target_machine(TARGET), 3) is None
+    emit = llvm._load_emit_modules()
+    assert emit is not None and emit([text], [target_machine(TARGET)], [3]) == [None]
     with pytest.raises(Error, match=reason):
         llvm.emit_objects([text], TARGET)
 
 
 @pytest.mark.usefixtures("lacking")
 def test_an_llvmlite_that_lacks_a_function_is_called_from_python() -> None:
-    assert llvm._load_emit_module() is None
+    assert llvm._load_emit_modules() is None
     images = llvm.emit_objects(texts(TARGET), TARGET)
     assert all("k" in image.exports for image in images)
+
+
+def test_threads_take_the_longest_texts_several_at_a_time() -> None:
+    queue = llvm._TextQueue(2)
+    for i in range(20):
+        queue.put(i, "x" * (i % 10 + 1))
+    taken = [queue.take()]
+    assert [len(text) for _, text in taken[0]] == [10, 10, 9, 9, 8, 8, 7, 7]
+    queue.end()
+    while batch := queue.take():
+        taken.append(batch)
+    assert [len(batch) for batch in taken] == [8, 3, 2, 1, 1, 1, 1, 1, 1, 1]
+    assert sorted(i for batch in taken for i, _ in batch) == list(range(20))

@@ -131,8 +131,12 @@ def test_objects_made_on_threads_equal_those_made_alone():
 
 def replace_compiler(monkeypatch, compile_text):
     """Objects are what compile_text(text) gives, and images are objects."""
-    llvm._load_emit_module()  # once per process, by the functions that are replaced here
-    monkeypatch.setattr(llvm, "_generate_object", lambda text, *_: compile_text(text))
+    llvm._load_emit_modules()  # once per process, by the functions that are replaced here
+
+    def generate(texts, *_):
+        return [compile_text(text) for text in texts]
+
+    monkeypatch.setattr(llvm, "_generate_objects", generate)
     monkeypatch.setattr(llvm, "image_of", lambda data, copied: data)
 
 
@@ -182,7 +186,7 @@ def test_a_module_of_entries_that_only_call_takes_no_optimization(monkeypatch, o
         levels.append(opt)
         return target_machine(target, opt=opt, system=system)
 
-    llvm._load_emit_module()  # which takes a machine of its own
+    llvm._load_emit_modules()  # which takes a machine of its own
     monkeypatch.setattr(llvm, "target_machine", make)
     images = llvm.emit_objects([module.text()] * 2, target, threads=1)
     assert levels == [level] and images[0] == images[1] == llvm.emit_object(module.text(), target)
