@@ -50,7 +50,7 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
     space = coalesce(spec.axes, [o.strides for o in operands])
     turned = None if space.is_empty else transposed_axis(spec, space, target)
     shared = SharedSizes(spec.runtime_dims)
-    grain = rows_per_share(space, widest_bytes(spec))
+    grain = _rows_per_share(space, widest_bytes(spec))
     fits = None if turned is None else fits_tile(spec, space, turned, target)
     operands = tuple(shared.share_offset(o) for o in operands)
     if turned is None:
@@ -106,7 +106,7 @@ def _bits(dtype: DType) -> int:
     return max(8, dtype.bits)
 
 
-def rows_per_share(space: Space, width: int) -> int | None:
+def _rows_per_share(space: Space, width: int) -> int | None:
     """How many rows a worker's share is a multiple of; None where rows are split."""
     inner = space.axes[-1] if space.axes else 1
     if not isinstance(inner, int) or inner * width > _MAX_WHOLE_ROW_BYTES:

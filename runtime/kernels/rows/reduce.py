@@ -58,7 +58,8 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
     long = len(lengths) < len(reduced.axes) or math.prod(lengths) > _MIN_OWN_TASK_ELEMENTS
     shared = SharedSizes(spec.runtime_dims)
     operands = tuple(shared.share_offset(o) for o in operands)
-    if _is_across(kept, reduced):
+    across = _is_across(kept, reduced)
+    if across:
         kept, reduced = _share_columns(shared, kept, lanes), share_axes(shared, reduced, 0)
     else:
         kept, reduced = share_axes(shared, kept, 0), share_axes(shared, reduced, 1)
@@ -67,7 +68,7 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
     if not kept.is_empty:
         pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
         made = _Reduce(spec, f, sizes, kept, reduced, pointers, lanes)
-        if _is_across(kept, reduced):
+        if across:
             made.reduce_columns(k.worker, k.workers)
         else:
             made.along(k.worker, k.workers, 1 if long else _ROWS_PER_TASK)
