@@ -285,7 +285,8 @@ refused:
  call void @LLVMPY_ContextDispose(ptr %context)
  ret ptr %result
 }
-define void @irc_emit_modules(ptr %texts, ptr %machines, ptr %levels, ptr %buffers, i64 %count) {
+define void @irc_emit_modules(
+ ptr %texts, ptr %machines, ptr %levels, ptr %buffers, i64 %count) noinline optnone {
  br label %next
 next:
  %i = phi i64 [ 0, %0 ], [ %after, %next ]

@@ -149,16 +149,18 @@ def test_weights_of_any_layout(how: str) -> None:
 
 
 def test_weights_go_when_all_is_made_of_them() -> None:
-    """A source of two constants stays until the second is made; without `consume` all stay."""
+    """A source of two constants stays until the second is made; without `consume` all stay. Large
+    ones are made by other threads than small ones."""
     rng = np.random.default_rng(2)
-    weights = {n: rng.standard_normal((300, 1100)).astype(np.float32) for n in range(2)}
-    plain = [PlanConstant(n, DType.f32, (300, 1100)) for n in range(2)]
+    shapes = {0: (300, 1100), 1: (300, 1100), 2: (3, 11), 3: (5, 7)}
+    weights = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    plain = [PlanConstant(n, DType.f32, s) for n, s in shapes.items()]
     packed = [PlanConstant(n, DType.f32, (300, 1100), PackedB(32)) for n in (1, 0, 1)]
     packed[2] = dataclasses.replace(packed[2], layout=PackedB(16))
     wanted = [programs.make_constant(c, weights[c.source]) for c in (*plain, *packed)]
     held = dict(weights)
     made = programs._constants([*plain, *packed], held, False)
-    assert set(held) == {0, 1}
+    assert set(held) == {0, 1, 2, 3}
     again = programs._constants([*plain, *packed], held, True)
     assert held == {}
     for a, b, c in zip(made, again, wanted, strict=True):

@@ -30,6 +30,7 @@ from support.kernels.harness import (
     ISAS,
     Compiled,
     compile_spec,
+    functions_of,
     guard_copy,
     run,
     same_bits,
@@ -334,3 +335,20 @@ def test_llvm_optimizes_no_function_of_a_product_whose_tiles_are_assembled(isa: 
     spec = make(Case(24, 32, 32, epilogue="relu"), isa)[0]
     text = generate(spec, generic_target(isa), "k").text
     assert 0 < text.count("\ndefine ") == text.count(UNOPTIMIZED)
+
+
+def test_products_share_a_long_epilogue() -> None:
+    """Its text is the same for other sizes and strides, and all else is not optimized."""
+    target, found = generic_target("avx512"), set[str]()
+    for case in (Case(24, 32, 128, epilogue="gelu"), Case(48, 64, 192, epilogue="gelu")):
+        text = generate(make(case, "avx512")[0], target, "k").text
+        (finish,) = functions_of(text, "finish")
+        assert text.count("\ndefine ") - 1 == text.count(UNOPTIMIZED)
+        found.add(finish)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_products_with_a_shared_epilogue_walk_their_own_rows(isa: str) -> None:
+    for case in (Case(9, 32, 128, epilogue="gelu"), Case(14, 17, 70, epilogue="gelu", batch=(2,))):
+        check(case, isa, workers=2)
