@@ -201,8 +201,8 @@ class RowCursor:
 
 @contextmanager
 def each_pair(f: Function, lo: Value, hi: Value, count: Value) -> Iterator[tuple[Value, Value]]:
-    """Write a loop over numbers lo..hi, each as its quotient by `count` and its remainder, which
-    are counted, not divided."""
+    """Write a loop over numbers lo..hi, which are not none, each as its quotient by `count` and its
+    remainder, which are counted, not divided."""
     first = f.udiv(lo, count)
     outer = f.var(I64, first)
     position = f.var(I64, f.sub(lo, f.mul(first, count)))

@@ -126,7 +126,8 @@ class _Resample:
         f, spec = self.f, self.spec
         rows = f.mul(self.sizes.value(spec.outer), self.count)
         lo, hi = share(f, rows, worker, workers)
-        with each_pair(f, lo, hi, self.count) as (outer, i):
+        # A share without rows may be one of an axis without elements.
+        with f.if_(f.icmp("slt", lo, hi)), each_pair(f, lo, hi, self.count) as (outer, i):
             if spec.rule in ("mean", "max"):
                 first = f.udiv(f.mul(i, self.axis), self.count)
                 last = f.ceil_div(f.mul(f.add(i, 1), self.axis), self.count)
