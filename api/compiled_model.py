@@ -250,7 +250,7 @@ class CompiledModel(HasMetadata):
 
     def report(self) -> str:
         """How the model runs: steps, kernels, precision, and every step outside native code."""
-        from ..compiler.report import describe_int8_tiles, report
+        from ..compiler.report import describe_bf16x3, describe_int8_tiles, report
         from ..plan.packing.panel_params import describe_f16_sums
         from ..runtime.jit.host_features import without_tiles
         from ..runtime.machine.detect import host_target
@@ -267,8 +267,8 @@ class CompiledModel(HasMetadata):
             lines.append(f"linked     {linked} kernels by LLVM")
         if self.plan.precision == "f16":
             lines.append(f"sums       {describe_f16_sums(host_target())}")
-        if tiles := describe_int8_tiles(self.plan, host_target()):
-            lines.append(f"tiles      {tiles}")
+        for tiles in (describe_int8_tiles(self.plan, host_target()), describe_bf16x3(self.plan)):
+            lines += [f"tiles      {tiles}"] if tiles else []
         if reason := without_tiles():
             lines.append(f"tiles      none: AMX is there, but {reason}")
         return "\n".join(lines)

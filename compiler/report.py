@@ -130,12 +130,21 @@ def describe_activations(plan: Plan) -> str:
 def describe_int8_tiles(plan: Plan, target: Target) -> str:
     """Which products by int8 activations run on tiles of AMX; nothing where none does."""
     specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
-    found = [s for s in specs if s.compressed is not None and s.compressed.dot_group]
+    found = [s for s in specs if s.compressed is not None and s.compressed.uses_int8]
     most = MAX_VECTOR_INT8_ROWS
     count = sum(not isinstance(s.m, int) or s.m > most for s in found)
     if not count or not has_tiles(target, DType.i8, cell_depth(target, DType.i8)):
         return ""
     return f"AMX: int8 activations of more than {most} rows in {count} of {len(found)} products"
+
+
+def describe_bf16x3(plan: Plan) -> str:
+    """Which products by compressed weights run on tiles of AMX in f32; nothing where none does."""
+    specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
+    found = [s.compressed for s in specs if s.compressed is not None]
+    count = sum(c.bf16x3 for c in found)
+    how = "f32 activations as sums of three bf16 numbers"
+    return f"AMX: {how} in {count} of {len(found)} products" if count else ""
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:

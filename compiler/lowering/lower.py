@@ -14,6 +14,7 @@ from ...ir.graph import Graph, Value
 from ...ir.op import Array
 from ...ir.ops import Identity
 from ...plan.plan import Plan, Region, Terminal
+from ...plan.specs.gemm import GemmSpec
 from ...plan.target import Target
 from ..legality import NATIVE
 from ..options import Options
@@ -40,7 +41,16 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
     listed = tuple(replace(c, source=sources[c.source]) for c in constants)
     plan = replace(plan, constants=listed)
     used = {new: builder.weights[old] for old, new in sources.items()}
-    return replace(plan, denormals=decide_denormals(plan, used, options)), used
+    denormals = decide_denormals(plan, used, options)
+    if options.denormals == "auto" and not denormals.flush and _flushes(plan):
+        plan, used = lower(graph, target, replace(options, denormals="keep"))
+    return replace(plan, denormals=denormals), used
+
+
+def _flushes(plan: Plan) -> bool:
+    """Whether a product that is not rounded runs on tiles of bf16, which flush denormals."""
+    specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
+    return any(s.compressed is not None and s.compressed.bf16x3 for s in specs)
 
 
 def build_plan(schedule: Schedule, builder: PlanBuilder) -> Plan:

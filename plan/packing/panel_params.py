@@ -209,6 +209,23 @@ def dot_group(k: int, group: int, dtype: DType) -> int:
     return group if group % _DOT_CELL == 0 and group < _MAX_DOT_GROUP else 0
 
 
+# Numbers of bf16, with 8 bits each, whose sum is a number of f32.
+BF16_TERMS: Final = 3
+# Integers up to this magnitude are numbers of bf16.
+_MAX_BF16_INTEGER: Final = 256
+
+
+def bf16x3_group(k: int, group: int, dtype: DType, zero_point: int, target: Target) -> int:
+    """Rows of K whose products are added before they are scaled, where tiles of AMX multiply rows
+    of f32, as BF16_TERMS numbers of bf16 per value, by weights of that type less a zero point; 0
+    where they do not."""
+    largest = max(abs(int(bound) - zero_point) for bound in (dtype.min, dtype.max))
+    tiles = has_tiles(target, DType.bf16, cell_depth(target, DType.bf16))
+    if not tiles or largest > _MAX_BF16_INTEGER:
+        return 0
+    return dot_group(k, group, dtype)
+
+
 def compressed_layout(k: int, n: int, dtype: DType, group: int, target: Target) -> PackedB | None:
     """How a constant K x N of 4 or 8-bit integers that kernels expand is laid out; None where no
     kernel does. A cell is 32 bits, so that lanes of f32 each expand their own column."""

@@ -15,6 +15,7 @@ from ..packing.layouts import PackedB
 from ..packing.panel_params import (
     BYTES,
     CONVERTIBLE,
+    bf16x3_group,
     cell_depth,
     compressed_layout,
     dot_factor_dtype,
@@ -67,6 +68,9 @@ class Compressed:
 
     dot_group: rows of K over which the left operand is quantized to int8 with one scale, row by
     row, and multiplied in integers; 0: it is multiplied as f32. Weights are then not `rounded`.
+
+    bf16x3: the left operand is multiplied as three bf16 numbers per value whose sum it is, and
+    `dot_group` are the rows of K whose products are added before they are scaled.
     """
 
     ranges: ClassVar[Mapping[str, Range]] = {
@@ -82,6 +86,12 @@ class Compressed:
     offset: Operand | None = None
     rounded: bool = True
     dot_group: int = 0
+    bf16x3: bool = False
+
+    @property
+    def uses_int8(self) -> bool:
+        """Whether the left operand is quantized."""
+        return self.dot_group != 0 and not self.bf16x3
 
     def __post_init__(self) -> None:
         if self.group < 1:
@@ -267,6 +277,11 @@ class GemmSpec(Spec):
             c.dot_group and (c.rounded or self.compute_dtype is not None)
         ):
             raise spec_error("int8 activations have other groups", where, c.dot_group, 0)
+        if c.bf16x3:
+            zero = c.zero_point if isinstance(c.zero_point, int) else 0
+            group = bf16x3_group(self.k, c.group, self.b.dtype, zero, target)
+            if group == 0 or c.dot_group != group:
+                raise spec_error("tiles of bf16 have other groups", where, c.dot_group, group)
         if self.acc is not DType.f32 or self.compute_dtype not in (None, DType.bf16):
             raise spec_error("compressed weights are multiplied as f32", where, self.acc, DType.f32)
         left = self.factor_dtypes()[0]
@@ -341,7 +356,7 @@ class GemmSpec(Spec):
     def compute_unit(self) -> str:
         if self.compute_dtype is not None:
             return str(self.compute_dtype)
-        if self.compressed is not None and self.compressed.dot_group:
+        if self.compressed is not None and self.compressed.uses_int8:
             return "int8"
         if self.acc is DType.i32 and self.a.dtype.bits == self.b.dtype.bits == 8:
             return "int8"
@@ -355,7 +370,8 @@ class GemmSpec(Spec):
         if self.compressed is not None:
             text += f" of {self.b.dtype} weights in groups of {self.compressed.group}"
             rows = self.compressed.dot_group
-            text += f" by int8 activations in groups of {rows}" if rows else ""
+            text += f" by int8 activations in groups of {rows}" if self.compressed.uses_int8 else ""
+            text += " by three bf16 numbers per value" if self.compressed.bf16x3 else ""
         for name, of, cast in (("a", self.a, self.a_cast), ("b", self.b, self.b_cast)):
             text += f" with {name} from {of.dtype} to {cast}" if cast else ""
         splits = (self.a_m_split, self.a_k_split), (self.out_m_split, self.out_n_split)

@@ -56,9 +56,14 @@ def with_code(tiny_net: irc.CompiledModel, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def compile_graph() -> Callable[..., irc.CompiledModel]:
     def compile_(
-        graph: Graph, optimised: bool, threads: int, precision: str = "f32"
+        graph: Graph,
+        optimised: bool,
+        threads: int,
+        precision: str = "f32",
+        denormals: str = "auto",
     ) -> irc.CompiledModel:
-        options = Options(precision, verify=True, stop_after=None if optimised else 0)
+        stop = None if optimised else 0
+        options = Options(precision, denormals=denormals, verify=True, stop_after=stop)
         return compile_with_options(irc.Model(graph), options, threads)
 
     return compile_

@@ -120,8 +120,11 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         for v, r, c in placed[1 + len(extras) :]
     ]
     rank = len(batch_axes) + 2
-    compressed = compressed_spec(weight, scaling, rank, lowering.options) if weight else None
-    few = compressed is not None and isinstance(m, int) and m <= MAX_FEW_ROWS
+    compressed = None
+    if weight is not None:
+        factors = None if isinstance(m, int) and m <= MAX_FEW_ROWS else factors
+        how = (lowering.options, lowering.target)
+        compressed = compressed_spec(weight, scaling, rank, *how, rounds=factors is not None)
     spec = GemmSpec(
         batch=sizes.all(batch_axes),
         m=sizes(m),
@@ -134,7 +137,7 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         packed=packed,
         epilogue=epilogue,
         epilogue_operands=tuple(others[1:]),
-        compute_dtype=None if few or (compressed and compressed.dot_group) else factors,
+        compute_dtype=None if compressed and compressed.dot_group else factors,
         compressed=compressed,
         a_zero_point=None if a_zero_point is None else around[0],
         b_zero_point=None if b_zero_point is None else around[-1],

@@ -11,9 +11,15 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph
 from ....ir.op import Array, Op
 from ....plan.packing.layouts import PackedB
-from ....plan.packing.panel_params import compressed_layout, dot_group, normal_scales
+from ....plan.packing.panel_params import (
+    bf16x3_group,
+    compressed_layout,
+    dot_group,
+    normal_scales,
+)
 from ....plan.specs.base import Operand
 from ....plan.specs.gemm import Compressed
+from ....plan.target import Target
 from ...compressed_weights import CompressedWeight, compressed_weight
 from ...options import Options
 from ...strided_view import View
@@ -51,18 +57,30 @@ def compressed_operand(
 
 
 def compressed_spec(
-    weight: CompressedWeight, scaling: list[View], rank: int, options: Options
+    weight: CompressedWeight,
+    scaling: list[View],
+    rank: int,
+    options: Options,
+    target: Target,
+    *,
+    rounds: bool,
 ) -> Compressed:
-    """What a product of `rank` axes says of a compressed weight."""
+    """What a product of `rank` axes says of a compressed weight. rounds: whether factors are
+    rounded to half precision, if activations are not int8."""
     scale, *others = (Operand(v.dtype, (0,) * rank) for v in scaling)
     zero = weight.zero if isinstance(weight.zero, int) else others[0]
     offset = None if weight.offset is None else others[-1]
-    group = 0
+    group, codes, bf16x3 = 0, weight.codes.dtype, False
     if options.activations == "int8":
-        group = dot_group(weight.k, weight.group, weight.codes.dtype)
+        group = dot_group(weight.k, weight.group, codes)
     rounded = not group and scale.dtype.numpy == weight.scale.dtype
+    exact = weight.scale.dtype == np.float32 and options.denormals != "keep"
+    if not group and exact and not rounds:
+        number = zero if isinstance(zero, int) else 0
+        group = bf16x3_group(weight.k, weight.group, codes, number, target)
+        rounded, bf16x3 = rounded and not group, group > 0
     normal = rounded and normal_scales(weight.scale)
-    return Compressed(weight.group, scale, zero, normal, offset, rounded, group)
+    return Compressed(weight.group, scale, zero, normal, offset, rounded, group, bf16x3)
 
 
 def _narrow_to_f16(array: Array) -> Array:

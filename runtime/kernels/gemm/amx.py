@@ -27,7 +27,7 @@ from .amx_tiling import CELL_BYTES
 from .context import GemmContext, TileShape
 from .epilogue_overlap import DeferredEpilogue, DeferredRows
 from .loops.loop_state import LoopState
-from .micro_kernel import TileOrigin
+from .micro_kernel import KBlock, TileOrigin
 from .schedule import AmxSchedule, TileSchedule
 
 _LINE_BYTES: Final = 64
@@ -79,13 +79,13 @@ class AmxMicroKernel:
         self._deferred.flush(loops.f, loops.frame)
 
     def begin_panels(
-        self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
+        self, loops: LoopState, b: Callable[[], Value], first: Value, block: KBlock, panels: int
     ) -> None:
         """Copy the cells behind whole steps."""
         f, g, t = loops.f, self.g, self.schedule
         if not t.tail:
             return
-        panel = b()
+        panel, (_, depth) = b(), block
         access, rest = g.b_access(), f.urem(depth, AMX_ROWS)
         cell = ELEMENT[access.dtype.value]
         kind, align = vec(cell, t.lanes), bits_of(cell) // 8

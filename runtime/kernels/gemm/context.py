@@ -22,6 +22,7 @@ from ..emit.register_tile import KernelContext
 from . import bf16_rounding as rounding
 from .packing.dequant import Dequantizer
 from .schedule import (
+    Bf16x3Schedule,
     DequantSchedule,
     F16Schedule,
     GemmSchedule,
@@ -186,6 +187,9 @@ class GemmContext(KernelContext):
             if isinstance(t, DequantSchedule | Int8Schedule | Int8AmxSchedule):
                 e = Dequantizer(spec, self.lanes, fused=self.target.fma)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
+            if isinstance(t, Bf16x3Schedule):
+                e = Dequantizer(spec, self.lanes, fused=self.target.fma)
+                return Access(DType.i8, e.panel, 0)  # it finds the rows of K itself
             stored = self.b_cell if self.unit else spec.b.dtype
             panel = self.packed_b().panel_size * spec.b.dtype.bits // stored.bits
             return Access(stored, panel, t.nr)

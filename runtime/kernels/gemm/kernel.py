@@ -29,7 +29,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     if schedule.n_one:
         loops.column(schedule.dot_rows)
     elif schedule.few is not None:
-        exact = without_rounding(spec)
+        exact = without_rounding(spec, target)
         few = GemmLoops(GemmContext.of(exact, target, module, schedule.few), entry)
         with f.if_(f.icmp("sle", loops.m, schedule.few_rows)) as branch:
             few.tiles()

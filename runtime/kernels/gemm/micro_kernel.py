@@ -41,6 +41,8 @@ Accumulate = Callable[
 ]
 # Where a tile's sums are: address, row and column in the product, columns.
 TileOrigin = tuple[Value, Value, Value, Value]
+# A block of K: its first step, and how many steps it has.
+KBlock = tuple[Value, Value]
 
 
 class MicroKernel(Protocol):
@@ -72,9 +74,9 @@ class MicroKernel(Protocol):
         ...
 
     def begin_panels(
-        self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
+        self, loops: LoopState, b: Callable[[], Value], first: Value, block: KBlock, panels: int
     ) -> None:
-        """Before the tiles of panels, from panel `first` on, that begin, for `depth` steps of K, at
+        """Before the tiles of panels, from panel `first` on, that begin, for a block of K, at
         b()."""
         ...
 
@@ -137,7 +139,7 @@ class VectorMicroKernel(WithoutBlockState):
         pass
 
     def begin_panels(
-        self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
+        self, loops: LoopState, b: Callable[[], Value], first: Value, block: KBlock, panels: int
     ) -> None:
         pass
 

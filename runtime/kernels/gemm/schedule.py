@@ -112,6 +112,21 @@ class Int8AmxSchedule(TileSchedule):
 
 
 @dataclass(frozen=True)
+class Bf16x3Schedule(TileSchedule):
+    """Tiles of AMX that multiply rows of f32, as three bf16 numbers per value, by compressed
+    weights (bf16x3/)."""
+
+    few: bool = False  # one tile has all rows, and expands weights itself
+    term_row: int = 0  # f32 elements between rows of bf16 in a strip
+    sums_at: int = 0  # elements of a strip in front of the sums of its rows
+    split_strip: int = 0
+
+    @property
+    def strip(self) -> int:
+        return self.split_strip
+
+
+@dataclass(frozen=True)
 class AmxSchedule(TileSchedule):
     """Tiles of AMX (amx.py)."""
 
@@ -124,7 +139,13 @@ class AmxSchedule(TileSchedule):
 
 
 GemmSchedule: TypeAlias = (
-    VectorSchedule | F16Schedule | DequantSchedule | Int8Schedule | Int8AmxSchedule | AmxSchedule
+    VectorSchedule
+    | F16Schedule
+    | DequantSchedule
+    | Int8Schedule
+    | Int8AmxSchedule
+    | Bf16x3Schedule
+    | AmxSchedule
 )
 
 

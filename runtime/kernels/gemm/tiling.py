@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import F16_SUM_STEPS, adds_in_f16
+from ....plan.packing.panel_params import F16_SUM_STEPS, adds_in_f16, bf16x3_group
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import MAX_FEW_ROWS, MAX_VECTOR_INT8_ROWS, GemmSpec
 from ....plan.target import Target
@@ -28,6 +28,7 @@ from ..emit.amx_registers import AMX_ROWS
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
 from .amx_tiling import choose_amx_schedule
+from .bf16x3.tiling import MAX_TILE_ROWS, choose_bf16x3_schedule
 from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work
 from .epilogue import is_short
 from .gemv import ROWS_PER_LOAD
@@ -65,14 +66,19 @@ def tile_rows(target: Target, vectors: int) -> int:
 def schedule_gemm(spec: GemmSpec, target: Target) -> KernelSchedule:
     """All that the generator of a product's kernel decides, as a value."""
     rows = min(ROWS_PER_LOAD, spec.m) if isinstance(spec.m, int) and spec.m else ROWS_PER_LOAD
-    n_one, exact = spec.n == 1 if isinstance(spec.n, int) else None, without_rounding(spec)
+    n_one = spec.n == 1 if isinstance(spec.n, int) else None
+    exact = without_rounding(spec, target)
     few = None if n_one or isinstance(spec.m, int) else _choose_few(exact, target)
     few_rows = MAX_VECTOR_INT8_ROWS if isinstance(few, Int8Schedule) else MAX_FEW_ROWS
+    if spec.compressed is not None and spec.compressed.bf16x3:
+        few_rows = MAX_TILE_ROWS
     return KernelSchedule(choose_schedule(spec, target), few, rows, n_one, few_rows)
 
 
 def _choose_few(spec: GemmSpec, target: Target) -> GemmSchedule | None:
     """The schedule of few rows of a dynamic M, where it is one of its own."""
+    if spec.compressed is not None and spec.compressed.bf16x3:
+        return choose_bf16x3_schedule(spec, target, few=True)
     if spec.compressed is not None and spec.compressed.dot_group:
         return choose_int8_schedule(spec, target) if uses_tiles(spec, target) else None
     if not tiles_may_expand(spec, target):
@@ -80,14 +86,26 @@ def _choose_few(spec: GemmSpec, target: Target) -> GemmSchedule | None:
     return choose_dequant_schedule(spec, target, few=True)
 
 
-def without_rounding(spec: GemmSpec) -> GemmSpec:
-    """The product of few rows, whose factors stay as they are."""
-    return spec if spec.compute_dtype is None else replace(spec, compute_dtype=None)
+def without_rounding(spec: GemmSpec, target: Target) -> GemmSpec:
+    """The product of few rows, whose factors stay as they are: as at precision "f32"."""
+    if spec.compute_dtype is None:
+        return spec
+    exact, c = replace(spec, compute_dtype=None), spec.compressed
+    if c is None or (c.rounded and c.scale.dtype is not DType.f32) or not isinstance(spec.k, int):
+        return exact
+    zero = c.zero_point if isinstance(c.zero_point, int) else 0
+    group = bf16x3_group(spec.k, c.group, spec.b.dtype, zero, target)
+    if group == 0:
+        return exact
+    return replace(exact, compressed=replace(c, rounded=False, dot_group=group, bf16x3=True))
 
 
 def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:
     """The schedule of a product with N != 1, or with a dynamic N: its class first."""
     product = ProductShape.of(spec, target)
+    if spec.compressed is not None and spec.compressed.bf16x3:
+        few = isinstance(spec.m, int) and spec.m <= MAX_TILE_ROWS
+        return choose_bf16x3_schedule(spec, target, few=few)
     if spec.compressed is not None and spec.compressed.dot_group:
         choose = choose_int8_amx_schedule if uses_tiles(spec, target) else choose_int8_schedule
         return choose(spec, target)

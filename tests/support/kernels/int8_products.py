@@ -32,6 +32,7 @@ class Case:
     group: int
     zero: str = "each"
     apart: int = 0
+    bf16x3: bool = False
 
     @property
     def dot_group(self) -> int:
@@ -74,6 +75,7 @@ def make_spec(c: Case, target: Target, m: int | None) -> GemmSpec:
         offset=Operand(F32, still) if c.zero == "offset" else None,
         rounded=False,
         dot_group=c.dot_group,
+        bf16x3=c.bf16x3,
     )
     b = Builder()
     return GemmSpec(

@@ -21,7 +21,7 @@ from ....llvmir.values import F32, I1, I32, I64, PTR, Value, integer, number, ve
 from ...emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile, release
 from ..context import GemmContext, TileShape
 from ..loops.loop_state import LoopState
-from ..micro_kernel import TileOrigin, WithoutBlockState
+from ..micro_kernel import KBlock, TileOrigin, WithoutBlockState
 from ..packing.quantize_rows import dot_groups
 from ..schedule import Int8AmxSchedule
 from .expand_panel import code_shift, expand_panel_function, factors_per_group, panel_bytes
@@ -52,7 +52,7 @@ class Int8AmxMicroKernel(WithoutBlockState):
         release(loops.f)
 
     def begin_panels(
-        self, loops: LoopState, b: Callable[[], Value], first: Value, depth: Value, panels: int
+        self, loops: LoopState, b: Callable[[], Value], first: Value, block: KBlock, panels: int
     ) -> None:
         what = (loops.frame, b(), first, self._panel, self._factors)
         loops.f.call_function(self._expand, *what)

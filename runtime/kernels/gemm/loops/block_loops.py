@@ -81,7 +81,8 @@ class TileLoops:
         f, (t0, t1) = loops.f, self.ts
         if self.terms:
             self.terms.of_columns(self.b, self.js[0], j, shape.panels)
-        self.micro.begin_panels(loops, lambda: self.b_panel_address(j), j, self.depth, shape.panels)
+        block = (self.k0, self.depth)
+        self.micro.begin_panels(loops, lambda: self.b_panel_address(j), j, block, shape.panels)
         if t.guarded and shape.panels > 1:
             with f.range(t0, t1, outer=True) as tile:
                 self.tile(shape, (1,), j, tile, integer(1))

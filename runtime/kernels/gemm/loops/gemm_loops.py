@@ -16,6 +16,8 @@ from ....llvmir.builder import Function
 from ....llvmir.kernel_entry import share
 from ....llvmir.values import ELEMENT, I1, Value, integer
 from ..amx import AmxMicroKernel
+from ..bf16x3.micro_kernel import Bf16x3MicroKernel
+from ..bf16x3.split_rows import split_function
 from ..epilogue import finish_function
 from ..f16_micro_kernel import F16MicroKernel
 from ..gemv import dot_function
@@ -25,8 +27,15 @@ from ..micro_kernel import MicroKernel, VectorMicroKernel
 from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import accumulate_cells, right_function
 from ..packing.panels import in_blocks, pack_a_function
-from ..packing.quantize_rows import quantize_function
-from ..schedule import AmxSchedule, DequantSchedule, F16Schedule, Int8AmxSchedule, Int8Schedule
+from ..packing.quantize_rows import quantize_function, reads_source
+from ..schedule import (
+    AmxSchedule,
+    Bf16x3Schedule,
+    DequantSchedule,
+    F16Schedule,
+    Int8AmxSchedule,
+    Int8Schedule,
+)
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
 from .loop_state import LoopState
@@ -43,6 +52,9 @@ def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
     if isinstance(schedule, Int8AmxSchedule):
         assert finish is not None
         return Int8AmxMicroKernel(loops, schedule, finish)
+    if isinstance(schedule, Bf16x3Schedule):
+        assert finish is not None
+        return Bf16x3MicroKernel(loops, schedule, finish)
     if isinstance(schedule, F16Schedule):
         return F16MicroKernel(loops.g, finish)
     if isinstance(schedule, DequantSchedule):
@@ -111,8 +123,11 @@ class GemmLoops(LoopState):
         terms = Terms(self) if g.corrections else None
         int8 = t if isinstance(t, Int8Schedule | Int8AmxSchedule) else None
         quantize = quantize_function(g) if int8 else None
-        copies = t.pack_a != "no" and not (int8 and int8.reads_source)
+        split = split_function(g) if isinstance(t, Bf16x3Schedule) else None
+        in_memory = (quantize or split) and reads_source(g.spec)
+        copies = t.pack_a != "no" and not in_memory
         pack_a = pack_a_function(g) if copies else None
+        unsplit = self.reserve(t.mr * t.a_row) if split and pack_a else a_scratch
         pack_b = right_function(g) if t.pack_b else None
         finish = None
         if t.buffered:
@@ -146,12 +161,14 @@ class GemmLoops(LoopState):
                         self.pack_b(pack_b, b, b_scratch, js, k0, depth)
                         if terms:
                             terms.sum_columns(b_scratch, js, depth, first)
-                    if pack_a:
+                    if split:
+                        self.split_a(split, pack_a, a, unsplit, a_scratch, ts, k0, depth)
+                    elif pack_a:
                         copied = (f.smax(self.tiles_in_place, ts[0]), ts[1]) if t.in_place else ts
                         self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
                     if quantize:
                         self.quantize_a(quantize, a, a_scratch, ts, copied=copies)
-                    strips = a_scratch if pack_a or quantize else a
+                    strips = a_scratch if pack_a or quantize or split else a
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
                     addresses = (a, strips, b_scratch if pack_b else b, buffer)
@@ -176,15 +193,21 @@ class GemmLoops(LoopState):
         f, g, t = self.f, self.g, self.g.schedule
         k0, depth = self.values(k0, depth)
         with f.range(*ts, outer=True) as tile:
-            m = self.cut.start(tile)
-            rows = self.cut.rows(tile)
             address = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
-            source, begin = a, [m, k0]
-            if not in_blocks(g.spec):
-                row, step = (self.size(s) for s in g.spec.a.strides[-2:])
-                at = f.add(f.mul(m, row), f.mul(k0, step))
-                source, begin = f.at(a, at, ELEMENT[g.spec.a.dtype.value]), []
-            f.call_function(pack, self.frame, source, address, rows, depth, *begin)
+            self.pack_tile(pack, a, address, tile, k0, depth)
+
+    def pack_tile(
+        self, pack: Function, a: Value, to: Value, tile: Value, k0: Value, depth: Value
+    ) -> None:
+        """Copy the strip of A of one tile, from value k0 on."""
+        f, g = self.f, self.g
+        m, rows = self.cut.start(tile), self.cut.rows(tile)
+        source, begin = a, [m, k0]
+        if not in_blocks(g.spec):
+            row, step = (self.size(s) for s in g.spec.a.strides[-2:])
+            at = f.add(f.mul(m, row), f.mul(k0, step))
+            source, begin = f.at(a, at, ELEMENT[g.spec.a.dtype.value]), []
+        f.call_function(pack, self.frame, source, to, rows, depth, *begin)
 
     def quantize_a(
         self, quantize: Function, a: Value, strips: Value, ts: Bounds, *, copied: bool
@@ -200,6 +223,31 @@ class GemmLoops(LoopState):
                 apart = self.size(g.spec.a.strides[-2])
                 source = f.at(a, f.mul(self.cut.start(tile), apart), g.acc)
             f.call_function(quantize, source, f.mul(apart, g.bytes), strip, self.cut.rows(tile))
+
+    def split_a(
+        self,
+        split: Function,
+        pack: Function | None,
+        a: Value,
+        copy: Value,
+        strips: Value,
+        ts: Bounds,
+        k0: Value,
+        depth: Value,
+    ) -> None:
+        """Split the rows of A of some tiles into parts, from value k0 on. pack: what copies a
+        tile's rows to `copy` first; None: they are read from memory."""
+        f, g, t = self.f, self.g, self.g.schedule
+        with f.range(*ts, outer=True) as tile:
+            strip = f.at(strips, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
+            if pack is not None:
+                self.pack_tile(pack, a, copy, tile, k0, depth)
+                source, apart = copy, integer(t.a_row)
+            else:
+                apart = self.size(g.spec.a.strides[-2])
+                source = f.at(a, f.add(f.mul(self.cut.start(tile), apart), k0), g.acc)
+            rows = self.cut.rows(tile)
+            f.call_function(split, source, f.mul(apart, g.bytes), strip, rows, depth)
 
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
