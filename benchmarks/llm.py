@@ -1,13 +1,13 @@
 """Tokens per second of language models against peers: `python -m benchmarks.llm MODEL`.
 
-MODEL is a `.gguf` file, a folder, or `qwen2-0.5b` or `llama-3.2-1b`: that shape with random 4-bit
-weights, which is written first. irc reads the model as `irc.LLM` does, with activations of f32 and
-of int8, and with products in bf16 where the processor has a unit for it. Peers run in processes of
-their own (`--peers PYTHON`: the interpreter of an environment that has them), each with as many
-threads: llama-cpp-python (with AMX and without) and OpenVINO GenAI (its defaults, and all in f32)
-read a `.gguf` file, OpenVINO GenAI a folder of optimum-intel, onnxruntime-genai a folder of its own
-(`--onnx FOLDER`). The engines take turns: a prompt of --prompt tokens is read, then --tokens tokens
-are generated greedily.
+MODEL is a `.gguf` file, a folder, or `qwen2-0.5b` or `llama-3.2-1b`: that shape with random weights
+of the type --weights, which is written first. irc reads the model as `irc.LLM` does, with
+activations of f32 and of int8, and with products in bf16 where the processor has a unit for it.
+Peers run in processes of their own (`--peers PYTHON`: the interpreter of an environment that has
+them), each with as many threads: llama-cpp-python (with AMX and without) and OpenVINO GenAI (its
+defaults, and all in f32) read a `.gguf` file, OpenVINO GenAI a folder of optimum-intel,
+onnxruntime-genai a folder of its own (`--onnx FOLDER`). The engines take turns: a prompt of
+--prompt tokens is read, then --tokens tokens are generated greedily.
 
 irc's tokens are compared with those of a run that recomputes the text without a cache before
 anything is measured, and the first token of a peer that computes in f32 with irc's; how many
@@ -37,7 +37,7 @@ from irc_compiler.runtime.machine.detect import host_target
 from irc_compiler.runtime.machine.roofline import measured_bandwidth
 
 from .language_models.peer_process import Measurement, PeerError, PeerProcess
-from .language_models.random_model import SHAPES, write_random_model
+from .language_models.random_model import KINDS, SHAPES, write_random_model
 from .measurement.result_files import Row, add_option, add_rows
 from .measurement.timing import wait_until_idle
 from .workloads.zoo import cache_folder
@@ -115,14 +115,15 @@ def measure_batch(llm: Any, prompt: Sequence[int], count: int, rows: int) -> flo
     return rows * count / (time.perf_counter() - start)
 
 
-def find_model(name: str) -> str:
-    """The path of a model; one with random weights is written where it is not there yet."""
+def find_model(name: str, kind: str) -> str:
+    """The path of a model; one with random weights of that type is written where it is not there
+    yet."""
     if name not in SHAPES:
         return name
-    path = cache_folder() / f"{name}-random-q4_1.gguf"
+    path = cache_folder() / f"{name}-random-{kind.lower()}.gguf"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_random_model(path.with_suffix(".part"), SHAPES[name]).rename(path)
+        write_random_model(path.with_suffix(".part"), SHAPES[name], kind).rename(path)
     return str(path)
 
 
@@ -282,6 +283,7 @@ def measure_model(path: str, threads: int, options: argparse.Namespace) -> list[
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.llm", description=__doc__)
     parser.add_argument("model", help=f"a .gguf file, a folder, or {' or '.join(SHAPES)}")
+    parser.add_argument("--weights", default="Q4_1", choices=KINDS, help="of a shape's matrices")
     parser.add_argument("--prompt", default="128,512", help="lengths, comma separated")
     parser.add_argument("--tokens", type=int, default=32, help="tokens to generate")
     parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
@@ -291,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--onnx", help="the same model as a folder of onnxruntime-genai")
     add_option(parser)
     options = parser.parse_args(arguments)
-    path, rows = find_model(options.model), list[Row]()
+    path, rows = find_model(options.model, options.weights), list[Row]()
     print(HEADER)
     for threads in map(int, options.threads.split(",")):
         rows += measure_model(path, threads, options)

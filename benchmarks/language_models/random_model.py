@@ -1,7 +1,8 @@
-"""A decoder of a known shape with random 4-bit weights, as a .gguf file that peers read, too."""
+"""A decoder of a known shape with random weights, as a .gguf file that peers read, too."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,8 +33,9 @@ _SPREAD: Final = 0.02
 _CONTEXT: Final = 4096
 
 
-def write_random_model(path: Path, shape: Shape) -> Path:
-    """Write the file: matrices in Q4_1, one for the table of tokens and the last product."""
+def write_random_model(path: Path, shape: Shape, kind_name: str = "Q4_1") -> Path:
+    """Write the file: matrices in a type of KINDS, one for the table of tokens and the last
+    product."""
     import gguf
 
     rng = np.random.default_rng(7)
@@ -48,7 +50,8 @@ def write_random_model(path: Path, shape: Shape) -> Path:
     w.add_layer_norm_rms_eps(1e-6)
     w.add_rope_freq_base(1e6)
     w.add_rope_dimension_count(shape.width // shape.heads)
-    w.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_1)
+    file_type = "ALL_F32" if kind_name == "F32" else f"MOSTLY_{kind_name}"
+    w.add_file_type(gguf.LlamaFileType[file_type])
     _add_tokenizer(w, shape.vocabulary)
     head = shape.width // shape.heads
     sizes = {
@@ -60,10 +63,10 @@ def write_random_model(path: Path, shape: Shape) -> Path:
         "ffn_up": (shape.inner, shape.width),
         "ffn_down": (shape.width, shape.inner),
     }
-    kind = gguf.GGMLQuantizationType.Q4_1
+    kind, make = gguf.GGMLQuantizationType[kind_name], KINDS[kind_name]
 
     def add_matrix(name: str, rows: int, columns: int) -> None:
-        w.add_tensor(f"{name}.weight", _random_blocks(rng, rows, columns), raw_dtype=kind)
+        w.add_tensor(f"{name}.weight", make(rng, rows, columns), raw_dtype=kind)
 
     add_matrix("token_embd", shape.vocabulary, shape.width)
     for layer in range(shape.layers):
@@ -81,15 +84,49 @@ def write_random_model(path: Path, shape: Shape) -> Path:
     return path
 
 
-def _random_blocks(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
-    """Blocks of Q4_1: a scale and an offset in f16, and 32 codes of 4 bits."""
-    count = rows * columns // _GROUP
-    blocks = rng.integers(0, 256, (count, 4 + _GROUP // 2), np.uint8)
-    scale = (_SPREAD / 4 * (0.5 + rng.random(count))).astype(np.float16)
+def _make_q4_1(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """Blocks of a scale and an offset in f16, and 32 codes of 4 bits."""
+    blocks, scale = _random_blocks(rng, rows * columns // _GROUP, 4, _GROUP // 2, _SPREAD / 4)
     # The mean of the codes, 7.5, is the value 0.
     offset = (-7.5 * scale.astype(np.float32)).astype(np.float16)
     blocks[:, :4] = np.stack([scale, offset], 1).view(np.uint8)
     return blocks.reshape(rows, -1)
+
+
+def _make_q4_0(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """Blocks of a scale in f16, and 32 codes of 4 bits, of which 8 is the value 0."""
+    blocks, scale = _random_blocks(rng, rows * columns // _GROUP, 2, _GROUP // 2, _SPREAD / 4)
+    blocks[:, :2] = scale.view(np.uint8).reshape(-1, 2)
+    return blocks.reshape(rows, -1)
+
+
+def _make_q8_0(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """Blocks of a scale in f16, and 32 integers of 8 bits."""
+    blocks, scale = _random_blocks(rng, rows * columns // _GROUP, 2, _GROUP, _SPREAD / 64)
+    blocks[:, :2] = scale.view(np.uint8).reshape(-1, 2)
+    return blocks.reshape(rows, -1)
+
+
+def _make_f32(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    return rng.standard_normal((rows, columns), np.float32) * np.float32(_SPREAD)
+
+
+def _random_blocks(
+    rng: np.random.Generator, count: int, head: int, codes: int, step: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of `head` bytes and random codes, and scales of about `step` to be written there."""
+    blocks = rng.integers(0, 256, (count, head + codes), np.uint8)
+    return blocks, (step * (0.5 + rng.random(count))).astype(np.float16)
+
+
+# By the type of GGUF's matrices. OpenVINO GenAI reads Q4_0 and Q8_0 as they are; it rounds the
+# offsets of Q4_1 to whole codes.
+KINDS: Final[dict[str, Callable[[np.random.Generator, int, int], np.ndarray]]] = {
+    "Q4_0": _make_q4_0,
+    "Q4_1": _make_q4_1,
+    "Q8_0": _make_q8_0,
+    "F32": _make_f32,
+}
 
 
 def _add_tokenizer(w: object, size: int) -> None:

@@ -25,9 +25,9 @@ from ...ir.errors import UsageError
 from ...ir.lazy_dataclass import dataclass
 from .private_folder import NotPrivateError, PrivateFolder
 
-# About 40 kB a kernel, and up to half of it for a model (api/model_cache.py): room for thousands of
-# kernels, and several models.
-DEFAULT_BYTES = 2**30
+# About 40 kB a kernel, and up to half of it for a language model (api/model_cache.py), as one of
+# half a billion weights of 8 bits: room for thousands of kernels, and several models.
+DEFAULT_BYTES = 2**31
 _DIGEST_BYTES = 32
 _KEY_LENGTH = 64
 # Files that are being written, and after how many seconds one of them counts as abandoned.
@@ -56,7 +56,7 @@ def cache_bytes() -> int:
             "the bound of the code cache is not a number",
             where="environment variable IRC_CACHE_BYTES",
             got=text[:80],
-            expected="bytes, such as 1073741824",
+            expected="bytes, such as 2147483648",
         )
     return int(text) if text else DEFAULT_BYTES
 

@@ -184,7 +184,7 @@ def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPat
     knobs = {k["name"]: k for k in found["knobs"]}
     assert knobs["IRC_CACHE_BYTES"]["value"] == "12345"
     assert knobs["IRC_CACHE_BYTES"]["source"] == "environment"
-    assert knobs["IRC_CACHE_BYTES"]["default"] == "1 GiB"
+    assert knobs["IRC_CACHE_BYTES"]["default"] == "2 GiB"
     assert knobs["IRC_VERIFY"]["source"] == "default" and knobs["IRC_VERIFY"]["value"] == "0"
     machine, versions = found["machine"], found["versions"]
     assert machine["features"] and machine["usable_cores"] >= 1 and machine["l1_bytes"] > 0
