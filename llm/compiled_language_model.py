@@ -20,7 +20,7 @@ from ..ir.serialization.dataclass_json import decode, encode
 from .chat_template import ChatTemplate
 from .decoder import compile_decoder, prepare_decoder
 from .language_model import KVCache, LanguageModel, ModelConfig, check_cache_form
-from .tokenizer import Tokenizer
+from .tokenizer import StoredTokenizer, Tokenizer
 
 if TYPE_CHECKING:
     from ..api.compiled_model import CompiledModel
@@ -54,7 +54,7 @@ class CompiledLanguageModel:
 class _Attached:
     """What is stored with the net."""
 
-    tokenizer: str
+    tokenizer: StoredTokenizer | str
     vocabulary: int
     template: str | None
     template_tokens: tuple[tuple[str, str], ...]
@@ -71,7 +71,7 @@ def _encode(
     kv_cache: KVCache,
 ) -> bytes:
     attached = _Attached(
-        tokenizer=tokenizer.library.to_str(),
+        tokenizer=StoredTokenizer.of(tokenizer.library),
         vocabulary=tokenizer.vocabulary,
         template=None if template is None else template.source,
         template_tokens=() if template is None else tuple(template.tokens.items()),
@@ -252,10 +252,11 @@ def _check_config(config: ModelConfig) -> None:
 
 
 def _read_tokenizer(attached: _Attached, where: str) -> Tokenizer:
-    import tokenizers
-
     try:
-        library = tokenizers.Tokenizer.from_str(attached.tokenizer)
+        stored = attached.tokenizer
+        # Files of earlier versions have the library's text.
+        stored = StoredTokenizer(stored) if isinstance(stored, str) else stored
+        library = stored.load()
     except Exception as error:  # the library raises Exception itself
         raise ModelFormatError(
             "the tokenizer of this artefact is broken", where=where, got=str(error)[:200]

@@ -2,15 +2,89 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
+from ..ir.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 _REPLACEMENT = "\ufffd"  # what decoding gives for bytes that are not UTF-8 (yet)
+
+
+@dataclass(frozen=True)
+class StoredTokenizer:
+    """A tokenizer as text that is read in half the time of the library's own form. definition: that
+    form; where there are `tokens`, without its added tokens and its model's vocabulary and merges.
+
+    tokens: a JSON list, by number; merges: JSON lists of left and right halves; added: the added
+    tokens, as the library's form has them.
+    """
+
+    definition: str
+    tokens: str = ""
+    merges: str = ""
+    added: str = ""
+
+    @staticmethod
+    def of(library: Library) -> StoredTokenizer:
+        """The text of a tokenizer: in parts if these make the same one."""
+        whole = library.to_str()
+        parts = _take_apart(whole)
+        with contextlib.suppress(Exception):  # the library raises Exception itself
+            if parts is not None and parts.load().to_str() == whole:
+                return parts
+        return StoredTokenizer(whole)
+
+    def load(self) -> Library:
+        """The tokenizer. Exception, of the library or ValueError, for a text that none wrote."""
+        from tokenizers import AddedToken, models
+        from tokenizers import Tokenizer as Library
+
+        if not self.tokens:
+            return Library.from_str(self.definition)
+        fields = json.loads(self.definition)
+        how = fields["model"]
+        fields["model"] = {**how, "vocab": {}, "merges": []}
+        library = Library.from_str(json.dumps(fields))
+        tokens, (left, right) = json.loads(self.tokens), json.loads(self.merges)
+        given = {k: v for k, v in how.items() if k != "type" and v is not None}
+        model: Any = models.BPE(
+            dict(zip(tokens, range(len(tokens)), strict=True)),
+            list(zip(left, right, strict=True)),
+            **given,
+        )
+        setattr(library, "model", model)  # noqa: B010
+        for token in json.loads(self.added):
+            token.pop("id")
+            added = AddedToken(token.pop("content"), **token)
+            add = library.add_special_tokens if added.special else library.add_tokens
+            add([added])
+        return library
+
+
+def _take_apart(whole: str) -> StoredTokenizer | None:
+    """The parts of the text of a tokenizer by byte pairs, or None: of another, or with numbers that
+    are not those of a list."""
+    fields = json.loads(whole)
+    model = fields["model"]
+    if model.get("type") != "BPE":
+        return None
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    if not tokens or list(map(model["vocab"].get, tokens)) != list(range(len(tokens))):
+        return None
+    merges = [m if isinstance(m, list) else m.split(" ") for m in model["merges"]]
+    halves = [list(side) for side in zip(*merges, strict=True)] or [[], []]
+    added = fields["added_tokens"]
+    rest = {k: v for k, v in model.items() if k not in ("vocab", "merges")}
+    definition = json.dumps({**fields, "added_tokens": [], "model": rest})
+    return StoredTokenizer(
+        definition, *(json.dumps(x, ensure_ascii=False) for x in (tokens, halves, added))
+    )
 
 
 class Tokenizer:

@@ -219,7 +219,7 @@ def test_cache_is_shown_and_cleared(
     state = json.loads(capsys.readouterr().out)
     assert (state["entries"], state["size_bytes"], state["folder"]) == (1, 36, str(cache.folder))
     assert main(["cache", "size"]) == 0
-    assert "1 entries, 36 bytes of 1 GiB" in capsys.readouterr().out
+    assert "1 entries, 36 bytes of 2 GiB" in capsys.readouterr().out
     assert main(["cache", "list"]) == 0
     assert "abababababababab" in capsys.readouterr().out
     assert main(["cache", "list", "--json"]) == 0

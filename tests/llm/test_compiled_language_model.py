@@ -100,6 +100,14 @@ HOSTILE: list[dict[str, Any]] = [
     {"kv_cache": None},
     {"tokenizer": "{}"},
     {"tokenizer": 3},
+    {"tokenizer.definition": "{}"},
+    {"tokenizer.definition": '{"model": {"type": "BPE", "dropout": "all"}}'},
+    {"tokenizer.tokens": "[1]"},
+    {"tokenizer.tokens": "["},
+    {"tokenizer.merges": '[["a"], []]'},
+    {"tokenizer.merges": '[["a"], ["nothing"]]'},
+    {"tokenizer.added": '[{"id": 3}]'},
+    {"tokenizer.added": '[{"id": 3, "content": 5}]'},
     {"vocabulary": "many"},
     {"template": "x" * (2 << 20)},
     {"template_tokens": [["a"]]},
@@ -123,6 +131,17 @@ def test_hostile_attachments_are_refused(
     net.export(tmp_path / "m.irc", attachments={ATTACHMENT: data})
     with pytest.raises(Error):
         LLM(tmp_path / "m.irc")
+
+
+def test_a_tokenizer_in_the_form_of_its_library_is_read(artifact: Path, tmp_path: Path) -> None:
+    """As earlier versions wrote it."""
+    net = irc.CompiledModel.load(artifact, num_threads=1)
+    content = json.loads(net.read_attachments()[ATTACHMENT])
+    assert content["tokenizer"]["tokens"]
+    whole = LLM(artifact).tokenizer.library.to_str()
+    data = json.dumps(_change(content, {"tokenizer": whole})).encode()
+    net.export(tmp_path / "m.irc", attachments={ATTACHMENT: data})
+    assert LLM(tmp_path / "m.irc").tokenizer.library.to_str() == whole
 
 
 def test_a_template_that_is_not_jinja_is_refused_where_it_is_rendered(

@@ -15,7 +15,7 @@ pytest.importorskip("tokenizers", reason="not run: needs tokenizers")
 from irc_compiler.llm.formats.gguf_file import GgufFile
 from irc_compiler.llm.formats.gguf_metadata import Metadata
 from irc_compiler.llm.formats.gguf_tokenizer import read_special_tokens, read_tokenizer
-from irc_compiler.llm.tokenizer import Tokenizer
+from irc_compiler.llm.tokenizer import StoredTokenizer, Tokenizer
 
 SPACE = "\u2581"
 TEXTS = (
@@ -183,3 +183,43 @@ def test_tokens_beyond_the_vocabulary(tmp_path: Path) -> None:
     for wrong in (-1, len(tokens)):
         with pytest.raises(irc.Error, match="no such token"):
             found.decode([wrong])
+
+
+def test_a_stored_tokenizer_is_the_same(tmp_path: Path) -> None:
+    """Of sentence pieces and of byte pairs, with added tokens, special and not, in parts."""
+    import tokenizers
+    from support.models.byte_decoder import byte_tokenizer
+    from tokenizers import AddedToken
+
+    tokens, scores, types = sentence_pieces()
+    pieces = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.unknown_token_id": 0,
+    }
+    bytes_ = tokenizers.Tokenizer.from_str(byte_tokenizer().library.to_str())
+    bytes_.add_tokens([AddedToken("<mine>", lstrip=True), AddedToken("plain", normalized=False)])
+    bytes_.add_special_tokens([AddedToken("<|im_end|>", rstrip=True, special=True)])
+    for library in (read(write_metadata(tmp_path / "p.gguf", pieces))[0].library, bytes_):
+        stored = StoredTokenizer.of(library)
+        made = stored.load()
+        assert stored.tokens and made.to_str() == library.to_str()
+        for text in (*TEXTS, "a <mine>b plain<|im_end|> c"):
+            assert made.encode(text).ids == library.encode(text).ids
+
+
+def test_other_tokenizers_are_stored_whole() -> None:
+    """Another model, and numbers that are not those of a list."""
+    import tokenizers
+    from tokenizers import models
+
+    for model in (
+        models.Unigram([("a", -1.0), ("b", -2.0)], 0, False),
+        models.WordLevel({"a": 0}, "a"),
+        models.BPE({"a": 0, "b": 2}, []),
+    ):
+        library = tokenizers.Tokenizer(model)  # type: ignore[arg-type]
+        stored = StoredTokenizer.of(library)
+        assert not stored.tokens and stored.load().to_str() == library.to_str()
