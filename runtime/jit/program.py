@@ -33,7 +33,7 @@ from ..artifact.code import Images
 from ..driver.loader import Driver, load_driver
 from ..kernels.emit.contract import Kernel
 from ..machine.cpus import usable_cores
-from ..machine.memory_planner import aligned_empty
+from ..machine.memory_planner import aligned_empty, trim_heap
 from .builtin_code import CodeCache
 from .code_image import FORMAT, CodeImage, read_image
 from .fork_guard import reset_in_child
@@ -43,6 +43,8 @@ Generate = Callable[[Spec, Target, str], Kernel]
 
 # Weights that take fewer bytes are packed by the calling thread.
 _MIN_PARALLEL_PACK_BYTES: Final = 1 << 20
+# Bytes of weights that are dropped between two times that freed memory goes back to the system.
+_TRIMMED_BYTES: Final = 64 << 20
 # Bytes before the machine code of a cache entry: the kernel's scratch, little-endian.
 _HEADER_BYTES: Final = 8
 
@@ -352,15 +354,19 @@ def _constants(
     readers = Counter(c.source for c in constants)
     if missing := readers.keys() - weights.keys():
         raise VerificationError("a plan's weight is missing", got=min(missing))
-    lock = threading.Lock()
+    lock, dropped = threading.Lock(), 0
 
     def build_constant(n: int) -> Array:
+        nonlocal dropped
         c = constants[n]
         made = make_constant(c, weights[c.source])
         with lock:
             readers[c.source] -= 1
             if consume and not readers[c.source]:
-                del weights[c.source]
+                dropped += weights.pop(c.source).nbytes
+            trims, dropped = dropped >= _TRIMMED_BYTES, dropped % _TRIMMED_BYTES
+        if trims:  # the C library would keep it, next to what is packed
+            trim_heap()
         return made
 
     sizes = [weights[c.source].nbytes for c in constants]

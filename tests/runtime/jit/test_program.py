@@ -148,6 +148,20 @@ def test_weights_of_any_layout(how: str) -> None:
     assert (program.constants[0] is weight) == (how == "plain")
 
 
+@pytest.mark.parametrize("consume", [True, False])
+def test_memory_of_dropped_weights_goes_back_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, consume: bool
+) -> None:
+    """After every so many bytes, not only at the end, and only where weights are dropped."""
+    weights = {n: np.zeros((100, 1000), np.float32) for n in range(8)}
+    constants = [PlanConstant(n, DType.f32, (100, 1000), PackedB(32)) for n in weights]
+    held: list[int] = []
+    monkeypatch.setattr(programs, "_TRIMMED_BYTES", 1 << 20)
+    monkeypatch.setattr(programs, "trim_heap", lambda: held.append(len(weights)))
+    programs._constants(constants, weights, consume)
+    assert held == ([5, 2, 0] if consume else [])
+
+
 def test_weights_go_when_all_is_made_of_them() -> None:
     """A source of two constants stays until the second is made; without `consume` all stay. Large
     ones are made by other threads than small ones."""
