@@ -156,6 +156,18 @@ def test_special_values_reach_their_row_only(isa: str) -> None:
     assert np.isfinite(np.delete(found, [0, 6, 8, 11], axis=0)).all()
 
 
+@each_tiled_isa
+@pytest.mark.parametrize("zero", ["each", "offset"])
+def test_special_values_stay_in_their_row_where_sums_are_corrected(isa: str, zero: str) -> None:
+    """With zero points of single groups or offsets: what is not finite is not finite."""
+    c = case(64, 40, U4, 32, zero)
+    a = np.ones((14, 64), np.float32)
+    a[0, 5], a[6, 40] = np.nan, np.inf
+    found = multiply(c, a, isa, m=14)
+    assert np.isnan(found[0]).all() and not np.isfinite(found[6]).any()
+    assert np.isfinite(np.delete(found, [0, 6], axis=0)).all()
+
+
 def test_kernels_multiply_bf16_on_tiles() -> None:
     target = sapphire_rapids()
     for m in (1, 40, None):
