@@ -205,6 +205,7 @@ TESTED_IN = {
     f"{KERNELS}/conv/*.py": f"{KERNELS}/conv/test_direct.py",
     f"{KERNELS}/elementwise/transpose.py": f"{KERNELS}/elementwise/test_kernel.py",
     f"{KERNELS}/emit/amx_registers.py": f"{KERNELS}/gemm/test_amx.py",
+    f"{KERNELS}/emit/amx_groups.py": f"{KERNELS}/gemm/test_int8_amx.py",
     f"{KERNELS}/emit/dot_units.py": f"{KERNELS}/gemm/test_int8.py",
     f"{KERNELS}/emit/byte_dots.py": f"{KERNELS}/gemm/test_int8_micro_kernel.py",
     f"{KERNELS}/emit/register_tile.py": f"{KERNELS}/gemm/test_kernel.py",

@@ -21,12 +21,12 @@ from .....plan.packing.panel_params import BF16_TERMS
 from .....plan.specs.gemm import GemmSpec
 from ....llvmir.builder import Function
 from ....llvmir.values import F32, I1, I64, PTR, Value, integer, vec
+from ...emit.amx_groups import GroupProducts, GroupStep
 from ...emit.amx_registers import (
     AMX_ROWS,
     AmxTiles,
     TileAddress,
     load_configuration,
-    on_tile,
     release,
 )
 from ..context import GemmContext, TileShape
@@ -140,10 +140,10 @@ def _tile_function(
     p = f.params
     with f.if_(p["first"]), f.range(0, shape.rows * t.width, g.lanes, unroll=4) as at:
         f.store(f.as_value(0, g.vector), f.at(p["buffer"], at, g.acc), g.align)
-    if not t.few:
-        _GroupSums(g, t, f, shape).add_all()
-    else:
+    if t.few:
         _ExpandingSums(g, t, f, shape, expand).add_all()
+    else:
+        _GroupSums(g, t, f, shape).add_all()
     return f
 
 
@@ -155,21 +155,21 @@ class _GroupSums:
     ) -> None:
         self.g, self.schedule, self.f, self.shape = g, schedule, f, shape
         self.sums = SumTiles.of(g.spec)
-        self.tiles = _registers(g, shape.rows, schedule)
-        self.downs = -(-shape.rows // REGISTER_ROWS)
+        registers = (-(-shape.rows // REGISTER_ROWS), shape.vectors)
+        how = (_INSTRUCTION, registers, f.params["dots"], 4 * schedule.nr)
+        self.products = GroupProducts(f, _registers(g, shape.rows, schedule), *how)
 
     def add_all(self) -> None:
         """Add the products of all groups of the block, whose weights are expanded, to the sums."""
         f = self.f
         count = f.ceil_div(f.params["k"], self.sums.depth)
-        self.multiply(integer(0), [])
+        self.products.multiply(self.steps(integer(0)))
         with f.range(0, count, outer=True) as index:
             following = f.add(index, 1)
             with f.if_(f.icmp("slt", following, count)) as branch:
-                self.multiply(following, self.stores())
+                self.products.multiply_next(self.steps(following))
                 branch.else_()
-                for store in self.stores():
-                    store()
+                self.products.store()
             self.scale(index)
 
     def weights(self, index: Value) -> Value:
@@ -184,60 +184,21 @@ class _GroupSums:
         kind = vec(F32, self.g.lanes)
         return [f.load(kind, f.at(row, i * nr + column, F32), self.g.align) for i in range(count)]
 
-    def multiply(
-        self,
-        index: Value,
-        stores: Sequence[Callable[[], None]],
-        interleaved: Sequence[Callable[[], None]] = (),
-    ) -> None:
-        """The products of a group, each behind the store of its register's last sums. What
-        `interleaved` writes is spread among them."""
+    def steps(self, index: Value) -> list[GroupStep]:
+        """The factors of a group."""
         f, t = self.f, self.schedule
         row, line = integer(4 * t.term_row), integer(4 * t.nr)
-        step_bytes = 4 * self.sums.cells
-        zeros: list[Callable[[], None]] = []
-        for down in range(self.downs):
-            for across in range(self.shape.vectors):
-                store = stores[len(zeros)] if stores else None
-
-                def clear(
-                    register: int = self.tiles.total(down, across),
-                    store: Callable[[], None] | None = store,
-                ) -> None:
-                    if store is not None:
-                        store()
-                    on_tile(f, "tilezero", register)
-
-                zeros.append(clear)
+        width, register_rows = 4 * self.sums.cells, 4 * BF16_TERMS * REGISTER_ROWS * t.term_row
         a = f.offset(f.params["a"], f.mul(index, 2 * self.sums.depth))
         b = self.weights(index)
-        for step in range(self.sums.steps):
 
-            def left(down: int, step: int = step) -> TileAddress:
-                first = 4 * BF16_TERMS * REGISTER_ROWS * t.term_row * down
-                return f.offset(a, first + step * step_bytes), row
+        def left(step: int, down: int) -> TileAddress:
+            return f.offset(a, register_rows * down + step * width), row
 
-            def right(across: int, step: int = step) -> TileAddress:
-                return f.offset(b, step * step_bytes * t.nr + across * self.g.align), line
+        def right(step: int, across: int) -> TileAddress:
+            return f.offset(b, step * width * t.nr + across * self.g.align), line
 
-            shape, among = (self.downs, self.shape.vectors), zeros if step == 0 else []
-            rest = len(interleaved) * (step + 1) // self.sums.steps
-            rows = interleaved[len(interleaved) * step // self.sums.steps : rest]
-            self.tiles.multiply(f, _INSTRUCTION, shape, left, right, _merge(among, rows))
-
-    def stores(self) -> list[Callable[[], None]]:
-        """The stores of all sums, in the order of the products."""
-        f, line = self.f, 4 * self.schedule.nr
-        found: list[Callable[[], None]] = []
-        for down in range(self.downs):
-            for across in range(self.shape.vectors):
-                to = f.offset(f.params["dots"], down * AMX_ROWS * line + across * self.g.align)
-
-                def store(register: int = self.tiles.total(down, across), to: Value = to) -> None:
-                    on_tile(f, "tilestored64", register, to, integer(line))
-
-                found.append(store)
-        return found
+        return [(partial(left, n), partial(right, n)) for n in range(self.sums.steps)]
 
     def scale(self, index: Value) -> None:
         """Add the stored sums of a group to those of the product."""
@@ -269,24 +230,6 @@ class _GroupSums:
         f.store(result, address, g.align)
 
 
-def _merge(
-    first: Sequence[Callable[[], None]], second: Sequence[Callable[[], None]]
-) -> list[Callable[[], None]]:
-    """Both, spread evenly: each of `first` in front of its share of `second`."""
-    if not first:
-        return list(second)
-    found: list[Callable[[], None]] = []
-    for i, write in enumerate(first):
-        share = second[len(second) * i // len(first) : len(second) * (i + 1) // len(first)]
-        found.append(partial(_write_all, [write, *share]))
-    return found
-
-
-def _write_all(writes: Sequence[Callable[[], None]]) -> None:
-    for write in writes:
-        write()
-
-
 class _ExpandingSums(_GroupSums):
     """The same of a tile that has all rows, and all of K: it expands a group of weights while it
     multiplies the one before."""
@@ -310,12 +253,12 @@ class _ExpandingSums(_GroupSums):
         count, full = dot_groups(self.g.spec), k // self.sums.depth
         for index in range(min(self._ahead, count)):
             self._expand_apart(integer(index))
-        self.multiply(integer(0), [])
+        self.products.multiply(self.steps(integer(0)))
         body = max(0, full - self._ahead)
         with f.range(0, count, outer=True) as index:
             with f.if_(f.icmp("slt", index, body)) as branch:
                 rows = self._expanded_rows(f.add(index, self._ahead))
-                self.multiply(f.add(index, 1), self.stores(), rows)
+                self.products.multiply_next(self.steps(f.add(index, 1)), rows)
                 branch.else_()
                 self._multiply_last(index, count, body)
             self.scale(index)
@@ -328,10 +271,9 @@ class _ExpandingSums(_GroupSums):
             with f.if_(f.icmp("eq", index, body)):
                 self._expand_apart(integer(count - 1))
         with f.if_(f.icmp("slt", index, count - 1)) as branch:
-            self.multiply(f.add(index, 1), self.stores())
+            self.products.multiply_next(self.steps(f.add(index, 1)))
             branch.else_()
-            for store in self.stores():
-                store()
+            self.products.store()
 
     def weights(self, index: Value) -> Value:
         return super().weights(self.f.and_(index, self._ahead - 1))

@@ -13,12 +13,14 @@ are the same. A panel of weights is expanded once for all tiles of rows in a blo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from .....plan.specs.base import Operand
 from ....llvmir.builder import Function
 from ....llvmir.values import F32, I1, I32, I64, PTR, Value, integer, number, vec
-from ...emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile, release
+from ...emit.amx_groups import GroupProducts, GroupStep
+from ...emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, release
 from ..context import GemmContext, TileShape
 from ..loops.loop_state import LoopState
 from ..micro_kernel import KBlock, TileOrigin, WithoutBlockState
@@ -92,15 +94,14 @@ def _tile_function(g: GemmContext, t: Int8AmxSchedule, shape: TileShape) -> Func
     with f.range(0, shape.rows * t.width, g.lanes, unroll=4) as at:
         f.store(f.as_value(0, g.vector), f.at(f.params["buffer"], at, g.acc), g.align)
     tile = _GroupSteps(g, t, f, shape)
-    tile.multiply(integer(0), [])
+    tile.products.multiply(tile.steps(integer(0)))
     groups = dot_groups(g.spec)
     with f.range(0, groups, outer=True) as index:
         following = f.add(index, 1)
         with f.if_(f.icmp("slt", following, groups)) as branch:
-            tile.multiply(following, tile.stores())
+            tile.products.multiply_next(tile.steps(following))
             branch.else_()
-            for store in tile.stores():
-                store()
+            tile.products.store()
         tile.fetch(index)
         tile.scale(index)
     return f
@@ -113,56 +114,26 @@ class _GroupSteps:
         self, g: GemmContext, schedule: Int8AmxSchedule, f: Function, shape: TileShape
     ) -> None:
         self.g, self.schedule, self.f, self.shape = g, schedule, f, shape
-        self.group, self.tiles = GroupTiles.of(g.spec), _registers(g)
-        self.downs = shape.rows // AMX_ROWS
+        self.group = GroupTiles.of(g.spec)
+        registers, line = (shape.rows // AMX_ROWS, shape.vectors), schedule.nr * g.bytes
+        how = (schedule.instruction, registers, f.params["dots"], line)
+        self.products = GroupProducts(f, _registers(g), *how)
 
-    def multiply(self, index: Value, stores: Sequence[Callable[[], None]]) -> None:
-        """The products of group `index`, each behind the store of its register's last sums."""
+    def steps(self, index: Value) -> list[GroupStep]:
+        """The factors of group `index`."""
         f, t, p = self.f, self.schedule, self.f.params
         row, line = integer(t.a_row * self.g.bytes), integer(t.nr * self.g.bytes)
         width, lanes_bytes = 4 * self.group.cells, self.g.align
-        shape = (self.downs, self.shape.vectors)
-        zeros: list[Callable[[], None]] = []
-        for down in range(self.downs):
-            for across in range(self.shape.vectors):
-                store = stores[len(zeros)] if stores else None
-
-                def clear(
-                    register: int = self.tiles.total(down, across),
-                    store: Callable[[], None] | None = store,
-                ) -> None:
-                    if store is not None:
-                        store()
-                    on_tile(f, "tilezero", register)
-
-                zeros.append(clear)
         a = f.offset(p["a"], f.mul(index, self.group.depth))
         b = f.offset(p["panel"], f.mul(index, self.group.depth * t.nr))
-        for step in range(self.group.steps):
 
-            def left(down: int, step: int = step) -> TileAddress:
-                return f.offset(a, down * AMX_ROWS * t.a_row * self.g.bytes + step * width), row
+        def left(step: int, down: int) -> TileAddress:
+            return f.offset(a, down * AMX_ROWS * t.a_row * self.g.bytes + step * width), row
 
-            def right(across: int, step: int = step) -> TileAddress:
-                return f.offset(b, step * width * t.nr + across * lanes_bytes), line
+        def right(step: int, across: int) -> TileAddress:
+            return f.offset(b, step * width * t.nr + across * lanes_bytes), line
 
-            interleaved = zeros if step == 0 else []
-            self.tiles.multiply(f, t.instruction, shape, left, right, interleaved)
-
-    def stores(self) -> list[Callable[[], None]]:
-        """The stores of all sums, in the order of the products."""
-        f, t = self.f, self.schedule
-        line = t.nr * self.g.bytes
-        found: list[Callable[[], None]] = []
-        for down in range(self.downs):
-            for across in range(self.shape.vectors):
-                to = f.offset(f.params["dots"], down * AMX_ROWS * line + across * self.g.align)
-
-                def store(register: int = self.tiles.total(down, across), to: Value = to) -> None:
-                    on_tile(f, "tilestored64", register, to, integer(line))
-
-                found.append(store)
-        return found
+        return [(partial(left, n), partial(right, n)) for n in range(self.group.steps)]
 
     def fetch(self, index: Value) -> None:
         """Fetch the weights of the next panel that are this tile's share."""
