@@ -356,8 +356,8 @@ class GemmSpec(Spec):
     def compute_unit(self) -> str:
         if self.compute_dtype is not None:
             return str(self.compute_dtype)
-        if self.compressed is not None and self.compressed.uses_int8:
-            return "int8"
+        if self.compressed is not None and self.compressed.dot_group:
+            return "bf16x3" if self.compressed.bf16x3 else "int8"
         if self.acc is DType.i32 and self.a.dtype.bits == self.b.dtype.bits == 8:
             return "int8"
         return "f64" if self.acc is DType.f64 else "f32"

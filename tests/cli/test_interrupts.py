@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from irc_compiler.cli.entry import defer_collections
 from irc_compiler.cli.interrupts import keep_own_stack
 from irc_compiler.cli.main import main
 
@@ -59,6 +61,17 @@ def in_a_callback() -> None:
     while time.monotonic() < end:
         time.sleep(0.01)
     assert watch() is None
+
+
+@pytest.mark.parametrize("command, defers", [("generate", True), ("serve", False), ("", False)])
+def test_brief_commands_collect_garbage_less_often(command: str, defers: bool) -> None:
+    before = gc.get_threshold()
+    try:
+        defer_collections([command] if command else [])
+        assert (gc.get_threshold()[0] > 100 * before[0]) == defers
+        assert defers or gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*before)
 
 
 HALF_MADE = """

@@ -25,6 +25,7 @@ from irc_compiler.runtime.kernels.gemm.bf16x3.tiling import MAX_TILE_ROWS, SumTi
 from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import Bf16x3Schedule, DequantSchedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, schedule_gemm
+from irc_compiler.runtime.machine import roofline
 from irc_compiler.runtime.machine.detect import host_target
 from support.kernels import amx_emulation
 from support.kernels.harness import each_tiled_isa, same_bits, target_of
@@ -177,6 +178,21 @@ def test_kernels_multiply_bf16_on_tiles() -> None:
     schedule = schedule_gemm(make_spec(case(64, 40, U4, 32), target, None), target)
     assert isinstance(schedule.tiles, Bf16x3Schedule) and isinstance(schedule.few, Bf16x3Schedule)
     assert schedule.few_rows == MAX_TILE_ROWS and f"M <= {MAX_TILE_ROWS}: Bf16x3" in str(schedule)
+
+
+def test_a_third_of_the_peak_of_bf16_is_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `irc profile` compares the rate of such a step with."""
+    spec = make_spec(case(64, 40, U4, 32), sapphire_rapids(), 8)
+    assert spec.compute_unit() == "bf16x3"
+
+    class Measured:
+        def __init__(self, unit: str) -> None:
+            self.flops, self.run = {"bf16": 6e9, "f32": 1e9}[unit], None
+
+    monkeypatch.setattr(roofline, "Peak", Measured)
+    monkeypatch.setattr(roofline, "_best_seconds", lambda run: 2.0)
+    peaks = [roofline.measured_peak(unit) for unit in ("bf16x3", "bf16", "f32")]
+    assert peaks == [1e9, 3e9, 0.5e9]
 
 
 def test_heights_are_those_that_known_rows_need() -> None:
