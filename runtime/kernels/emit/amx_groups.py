@@ -35,6 +35,24 @@ class GroupProducts:
         self.f, self.tiles, self.instruction = f, tiles, instruction
         self.shape, self.sums, self.line = shape, sums, line
 
+    def multiply_all(
+        self,
+        count: Value,
+        steps: Callable[[Value], Sequence[GroupStep]],
+        use: Callable[[Value], None],
+    ) -> None:
+        """The products of `count` groups, one or more. steps: of a group; use: reads the sums of a
+        group, which are stored."""
+        f = self.f
+        self.multiply(steps(integer(0)))
+        with f.range(0, count, outer=True) as index:
+            following = f.add(index, 1)
+            with f.if_(f.icmp("slt", following, count)) as branch:
+                self.multiply_next(steps(following))
+                branch.else_()
+                self.store()
+            use(index)
+
     def multiply(self, steps: Sequence[GroupStep], interleaved: Writes = ()) -> None:
         """The products of the first group. What `interleaved` writes is spread among them."""
         self._multiply(steps, [partial(self._clear, i) for i in self._registers()], interleaved)

@@ -163,14 +163,7 @@ class _GroupSums:
         """Add the products of all groups of the block, whose weights are expanded, to the sums."""
         f = self.f
         count = f.ceil_div(f.params["k"], self.sums.depth)
-        self.products.multiply(self.steps(integer(0)))
-        with f.range(0, count, outer=True) as index:
-            following = f.add(index, 1)
-            with f.if_(f.icmp("slt", following, count)) as branch:
-                self.products.multiply_next(self.steps(following))
-                branch.else_()
-                self.products.store()
-            self.scale(index)
+        self.products.multiply_all(count, self.steps, self.scale)
 
     def weights(self, index: Value) -> Value:
         """The address of the expanded weights of a group."""

@@ -94,16 +94,12 @@ def _tile_function(g: GemmContext, t: Int8AmxSchedule, shape: TileShape) -> Func
     with f.range(0, shape.rows * t.width, g.lanes, unroll=4) as at:
         f.store(f.as_value(0, g.vector), f.at(f.params["buffer"], at, g.acc), g.align)
     tile = _GroupSteps(g, t, f, shape)
-    tile.products.multiply(tile.steps(integer(0)))
-    groups = dot_groups(g.spec)
-    with f.range(0, groups, outer=True) as index:
-        following = f.add(index, 1)
-        with f.if_(f.icmp("slt", following, groups)) as branch:
-            tile.products.multiply_next(tile.steps(following))
-            branch.else_()
-            tile.products.store()
+
+    def use(index: Value) -> None:
         tile.fetch(index)
         tile.scale(index)
+
+    tile.products.multiply_all(integer(dot_groups(g.spec)), tile.steps, use)
     return f
 
 
