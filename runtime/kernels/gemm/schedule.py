@@ -99,7 +99,6 @@ class Int8Schedule(TileSchedule):
     """Tiles of vector registers that multiply rows quantized to int8 by compressed weights."""
 
     scales_at: int = 0  # elements of a packed row of A in front of its scales
-    reads_source: bool = False  # rows of A are quantized as they are in memory, not packed first
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,6 @@ class Int8AmxSchedule(TileSchedule):
     """Tiles of AMX that multiply rows quantized to int8 by compressed weights (int8_amx/)."""
 
     scales_at: int = 0  # as in Int8Schedule
-    reads_source: bool = False
     instruction: str = ""  # what multiplies tiles
 
 

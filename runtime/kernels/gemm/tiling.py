@@ -39,7 +39,7 @@ from .operand_packing import (
     multiplies_blocks,
     needs_no_conversion,
 )
-from .packing.quantize_rows import padded_depth, reads_source, row_layout
+from .packing.quantize_rows import padded_depth, row_layout
 from .schedule import (
     DequantSchedule,
     F16Schedule,
@@ -230,7 +230,6 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
         fetch=0,
         streams=False,
         scales_at=scales_at,
-        reads_source=reads_source(spec),
     )
 
 

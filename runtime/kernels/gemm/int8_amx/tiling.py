@@ -11,7 +11,7 @@ from .....plan.specs.gemm import MAX_VECTOR_INT8_ROWS, GemmSpec
 from .....plan.target import Target
 from ...emit.amx_registers import AMX_ROWS
 from ..block_sizes import ProductShape, block_sizes, panel_work
-from ..packing.quantize_rows import dot_groups, padded_depth, reads_source, row_layout
+from ..packing.quantize_rows import dot_groups, padded_depth, row_layout
 from ..schedule import Int8AmxSchedule
 
 _CELL_BYTES: Final = 4
@@ -79,7 +79,6 @@ def choose_int8_amx_schedule(spec: GemmSpec, target: Target) -> Int8AmxSchedule:
         rows_of_work=-(-heights[0] // target.heuristics.amx_speedup),
         panel_work=panel_work(target, product),
         scales_at=scales_at,
-        reads_source=reads_source(spec),
         # Left codes are signed; 4-bit weights are 0 to 15.
         instruction=f"llvm.x86.tdpb{'ss' if spec.b.dtype is DType.i8 else 'su'}d",
     )
