@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ..ir.dtype import DType
 from ..ir.escape import join_lines
 from ..ir.limits.format_bytes import format_size
-from ..plan.packing.panel_params import BYTES, cell_depth, has_tiles
+from ..plan.packing.panel_params import BF16_PRODUCTS, BYTES, cell_depth, has_tiles
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
 from ..plan.specs.attention import AttentionSpec
 from ..plan.specs.base import Spec
@@ -139,12 +139,11 @@ def describe_int8_tiles(plan: Plan, target: Target) -> str:
 
 
 def describe_bf16x3(plan: Plan) -> str:
-    """Which products by compressed weights run on tiles of AMX in f32; nothing where none does."""
+    """Which products run on tiles of AMX in f32; nothing where none does."""
     specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
-    found = [s.compressed for s in specs if s.compressed is not None]
-    count = sum(c.bf16x3 for c in found)
-    how = "f32 activations as sums of three bf16 numbers"
-    return f"AMX: {how} in {count} of {len(found)} products" if count else ""
+    count = sum(s.compute_unit() in BF16_PRODUCTS for s in specs)
+    how = "f32 factors as sums of three bf16 numbers"
+    return f"AMX: {how} in {count} of {len(specs)} products" if count else ""
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:

@@ -91,6 +91,7 @@ TESTED_IN = {
     "compiler/metadata.py": "api/test_metadata.py",
     "compiler/user_extensions.py": "api/test_extensions.py",
     "compiler/legality.py": "compiler/passes/quantize/test_recognize_qdq.py",
+    "runtime/kernels/gemm/bf16x3/f32_*.py": "runtime/kernels/gemm/test_f32_amx.py",
     "runtime/kernels/gemm/bf16x3/*.py": "runtime/kernels/gemm/test_bf16x3.py",
     "runtime/kernels/gemm/int8_amx/*.py": "runtime/kernels/gemm/test_int8_amx.py",
     "compiler/lowering/build/gemm_axes.py": "compiler/lowering/ops/test_matmul.py",

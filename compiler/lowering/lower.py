@@ -50,7 +50,7 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
 def _flushes(plan: Plan) -> bool:
     """Whether a product that is not rounded runs on tiles of bf16, which flush denormals."""
     specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
-    return any(s.compressed is not None and s.compressed.bf16x3 for s in specs)
+    return any(s.bf16x3 or (s.compressed is not None and s.compressed.bf16x3) for s in specs)
 
 
 def build_plan(schedule: Schedule, builder: PlanBuilder) -> Plan:

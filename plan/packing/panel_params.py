@@ -209,8 +209,16 @@ def dot_group(k: int, group: int, dtype: DType) -> int:
     return group if group % _DOT_CELL == 0 and group < _MAX_DOT_GROUP else 0
 
 
+def multiplies_bf16(target: Target) -> bool:
+    """Whether tiles multiply factors of bf16."""
+    return has_tiles(target, DType.bf16, cell_depth(target, DType.bf16))
+
+
 # Numbers of bf16, with 8 bits each, whose sum is a number of f32.
 BF16_TERMS: Final = 3
+# Products of bf16 in place of one of f32, by the unit (Spec.compute_unit): a number of bf16 times
+# three, or three times three without those below 2^-22 of the whole.
+BF16_PRODUCTS: Final = {"bf16x3": BF16_TERMS, "bf16x6": 6}
 # Integers up to this magnitude are numbers of bf16.
 _MAX_BF16_INTEGER: Final = 256
 
@@ -220,8 +228,7 @@ def bf16x3_group(k: int, group: int, dtype: DType, zero_point: int, target: Targ
     of f32, as BF16_TERMS numbers of bf16 per value, by weights of that type less a zero point; 0
     where they do not."""
     largest = max(abs(int(bound) - zero_point) for bound in (dtype.min, dtype.max))
-    tiles = has_tiles(target, DType.bf16, cell_depth(target, DType.bf16))
-    if not tiles or largest > _MAX_BF16_INTEGER:
+    if not multiplies_bf16(target) or largest > _MAX_BF16_INTEGER:
         return 0
     return dot_group(k, group, dtype)
 

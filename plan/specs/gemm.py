@@ -20,6 +20,7 @@ from ..packing.panel_params import (
     compressed_layout,
     dot_factor_dtype,
     dot_group,
+    multiplies_bf16,
     product_panel_width,
 )
 from ..ranges import COUNT, MAX_ELEMENTS, Range
@@ -119,6 +120,10 @@ class GemmSpec(Spec):
     a_m_split, a_k_split, out_m_split, out_n_split: m, k, m or n as that operand walks it, by two
     strides in place of one; a product with n = 1 has none for a.
 
+    bf16x3: a and b, of f32, are multiplied on tiles of AMX as three bf16 numbers per value whose
+    sum it is: six products per pair of values, in place of one. b is a packed constant without
+    infinities and NaN, and m is known.
+
     compute_dtype: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest
     even, denormals become zeros; acc is f32); a packed right operand is stored in it. f16 rounds
     them to f16 (denormals are kept, what exceeds 65504 becomes infinite), and sums of few products
@@ -149,6 +154,7 @@ class GemmSpec(Spec):
     b_zero_point: Operand | None = None
     a_cast: DType | None = None
     b_cast: DType | None = None
+    bf16x3: bool = False
     a_m_split: Split | None = None
     a_k_split: Split | None = None
     out_m_split: Split | None = None
@@ -235,6 +241,8 @@ class GemmSpec(Spec):
         else:
             self._verify_panels(target)
             self._verify_factors()
+        if self.bf16x3:
+            self._verify_bf16x3(target)
         results = verify_program(
             self.epilogue, [self.acc, *types_of(self.epilogue_operands)], self.where
         )
@@ -346,6 +354,17 @@ class GemmSpec(Spec):
             packed = self.packed is not None
             require_one_of(right, (half,) if packed else (half, DType.f32), where)
 
+    def _verify_bf16x3(self, target: Target) -> None:
+        """f32 times a packed constant of f32, of known sizes, on a Target with tiles of bf16."""
+        what, where, types = "no product of tiles of bf16", self.where, self.factor_dtypes()
+        sizes = (self.m, self.n, self.k)
+        if not all(isinstance(s, int) for s in sizes) or self.packed is None:
+            raise spec_error(what, where, sizes, "known sizes, and a packed constant")
+        if {*types, self.acc} != {DType.f32} or self.compressed or self.compute_dtype is not None:
+            raise spec_error(what, where, f"{types[0]} by {types[1]} in {self.acc}", "f32")
+        if not multiplies_bf16(target):
+            raise spec_error(what, where, target.isa, "AMX")
+
     # Cost and text ------------------------------------------------------------------------------
 
     def flops(self, dims: Sequence[int]) -> int:
@@ -354,6 +373,8 @@ class GemmSpec(Spec):
         return elements * (2 * at(self.k) + count_instructions(self.epilogue))
 
     def compute_unit(self) -> str:
+        if self.bf16x3:
+            return "bf16x6"
         if self.compute_dtype is not None:
             return str(self.compute_dtype)
         if self.compressed is not None and self.compressed.dot_group:
@@ -372,6 +393,7 @@ class GemmSpec(Spec):
             rows = self.compressed.dot_group
             text += f" by int8 activations in groups of {rows}" if self.compressed.uses_int8 else ""
             text += " by three bf16 numbers per value" if self.compressed.bf16x3 else ""
+        text += " of three bf16 numbers per factor" if self.bf16x3 else ""
         for name, of, cast in (("a", self.a, self.a_cast), ("b", self.b, self.b_cast)):
             text += f" with {name} from {of.dtype} to {cast}" if cast else ""
         splits = (self.a_m_split, self.a_k_split), (self.out_m_split, self.out_n_split)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...ir.dtype import DType
 from ...ir.lazy_dataclass import dataclass
-from ...plan.packing.panel_params import BF16_TERMS, adds_in_f16
+from ...plan.packing.panel_params import BF16_PRODUCTS, adds_in_f16
 from ...plan.target import Target
 from ..jit.image_loader import load_objects
 from ..jit.llvm import emit_object
@@ -54,9 +54,10 @@ UNITS: Final[dict[str, Unit]] = {
 
 
 def measured_peak(unit: str) -> float:
-    """Operations per second of one core's unit: the best of some 20 ms. unit: of UNITS, or bf16x3,
-    which takes three of bf16 for one."""
-    peak, each = (Peak("bf16"), BF16_TERMS) if unit == "bf16x3" else (Peak(unit), 1)
+    """Operations per second of one core's unit: the best of some 20 ms. unit: of UNITS, or of
+    BF16_PRODUCTS, which takes so many of bf16 for one."""
+    each = BF16_PRODUCTS.get(unit, 1)
+    peak = Peak("bf16" if unit in BF16_PRODUCTS else unit)
     return peak.flops / each / _best_seconds(peak.run)
 
 

@@ -32,6 +32,7 @@ from ...strided_view import View, are_equal, coalesce, permute, take
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering
 from ..schedule.conv_algorithm import byte_tile
+from .bf16x3 import multiplies_bf16x3
 from .matmul import accumulator, rounded_factors
 
 Convolutions = Convolution | GroupConvolution | ConvInteger | GroupConvInteger
@@ -310,6 +311,8 @@ class ConvolutionJob:
             epilogue=self.epilogue,
             epilogue_operands=tuple(operands[1:-1]),
             compute_dtype=self.compute_dtype,
+            bf16x3=self.compute_dtype is None
+            and multiplies_bf16x3(lowering, filters, data.dtype, (m, n, k)),
         )
         self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])
 

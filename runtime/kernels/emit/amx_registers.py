@@ -125,6 +125,42 @@ class AmxTiles:
                 for column in columns:
                     product(row, column)
 
+    def multiply_terms(
+        self,
+        f: Function,
+        instruction: str,
+        shape: tuple[int, int],
+        left: Callable[[int, int], TileAddress],
+        right: Callable[[int, int], TileAddress],
+        pairs: Sequence[tuple[int, int]],
+    ) -> None:
+        """Add the products of one step of factors that are sums of terms: for each of `pairs`, the
+        left factors' term times the right factors'. left and right: where the registers of a row,
+        or a column, are for a term. What a register holds already is not loaded again."""
+        down, across = shape
+        rights = range(self._a_register(len(self.lefts) - 1) + 1, _REGISTERS)
+        held: dict[int, tuple[str, int, int]] = {}
+
+        def load(register: int, what: tuple[str, int, int], address: TileAddress) -> None:
+            if held.get(register) != what:
+                held[register] = what
+                on_tile(f, "tileloadd64", register, *address)
+
+        for left_term, right_term in pairs:
+            for first in range(0, across, len(rights)):
+                columns = range(first, min(first + len(rights), across))
+                for column in columns:
+                    what = ("right", column, right_term)
+                    load(rights[column % len(rights)], what, right(column, right_term))
+                for row in range(down):
+                    what = ("left", row, left_term)
+                    load(self._a_register(row), what, left(row, left_term))
+                for row in range(down):
+                    for column in columns:
+                        b = rights[column % len(rights)]
+                        registers = (self.total(row, column), self._a_register(row), b)
+                        f.call(instruction, "void", *(integer(r, I8) for r in registers))
+
 
 def on_tile(f: Function, name: str, register: int, *args: Value) -> None:
     """An instruction of one tile register: tilezero, tileloadd64, tilestored64."""

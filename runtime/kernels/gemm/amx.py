@@ -27,6 +27,7 @@ from .amx_tiling import CELL_BYTES
 from .context import GemmContext, TileShape
 from .epilogue_overlap import DeferredEpilogue, DeferredRows
 from .loops.loop_state import LoopState
+from .loops.work_partition import Bounds
 from .micro_kernel import KBlock, TileOrigin
 from .schedule import AmxSchedule, TileSchedule
 
@@ -72,7 +73,7 @@ class AmxMicroKernel:
         aligned = f.icmp("eq", f.and_(f.or_(f.address(a), row), _LINE_BYTES - 1), 0)
         return f.select(aligned, tiles, integer(0))
 
-    def begin_block(self, loops: LoopState) -> None:
+    def begin_block(self, loops: LoopState, tiles: Bounds, panels: Bounds) -> None:
         self._deferred.clear(loops.f)
 
     def end_block(self, loops: LoopState) -> None:

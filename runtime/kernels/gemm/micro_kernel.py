@@ -33,6 +33,7 @@ from .block_micro_kernel import accumulate_blocks
 from .context import GemmContext, TileShape
 from .epilogue import finish_registers
 from .loops.loop_state import LoopState
+from .loops.work_partition import Bounds
 from .zero_point_schedule import TERMS, correct
 
 # Adds the products of a block of K to a tile's sums: (context, function, tile, columns, sums).
@@ -65,8 +66,8 @@ class MicroKernel(Protocol):
         """How many of the first `tiles` tiles may read the matrix A at `a` in place."""
         ...
 
-    def begin_block(self, loops: LoopState) -> None:
-        """Before the tiles of a block."""
+    def begin_block(self, loops: LoopState, tiles: Bounds, panels: Bounds) -> None:
+        """Before the tiles of a block: those of rows `tiles` times `panels`."""
         ...
 
     def end_block(self, loops: LoopState) -> None:
@@ -111,7 +112,7 @@ class WithoutBlockState:
     def tiles_in_place(self, loops: LoopState, a: Value, tiles: Value) -> Value:
         return tiles
 
-    def begin_block(self, loops: LoopState) -> None:
+    def begin_block(self, loops: LoopState, tiles: Bounds, panels: Bounds) -> None:
         pass
 
     def end_block(self, loops: LoopState) -> None:

@@ -136,6 +136,18 @@ class AmxSchedule(TileSchedule):
     a_fetch_rows: int = 0  # rows of A that are fetched ahead while rows are packed
 
 
+@dataclass(frozen=True)
+class F32AmxSchedule(AmxSchedule):
+    """Tiles of AMX that multiply factors of f32, as three bf16 numbers per value (bf16x3/)."""
+
+    term_row: int = 0  # f32 elements between rows of one term in a strip
+    split_strip: int = 0
+
+    @property
+    def strip(self) -> int:
+        return self.split_strip
+
+
 GemmSchedule: TypeAlias = (
     VectorSchedule
     | F16Schedule
@@ -144,6 +156,7 @@ GemmSchedule: TypeAlias = (
     | Int8AmxSchedule
     | Bf16x3Schedule
     | AmxSchedule
+    | F32AmxSchedule
 )
 
 

@@ -28,6 +28,7 @@ from ..emit.amx_registers import AMX_ROWS
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
 from .amx_tiling import choose_amx_schedule
+from .bf16x3.f32_tiling import choose_f32_amx_schedule
 from .bf16x3.tiling import MAX_TILE_ROWS, choose_bf16x3_schedule
 from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work
 from .epilogue import is_short
@@ -109,6 +110,8 @@ def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:
     if spec.compressed is not None and spec.compressed.dot_group:
         choose = choose_int8_amx_schedule if uses_tiles(spec, target) else choose_int8_schedule
         return choose(spec, target)
+    if spec.bf16x3:
+        return choose_f32_amx_schedule(spec, target, _heights(spec.m, 2 * AMX_ROWS))
     if adds_in_f16(target, spec.compute_dtype):
         return choose_f16_schedule(spec, target)
     if instruction := tile_instruction(target, spec.cell_dtype(), product.kr):

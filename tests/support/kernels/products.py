@@ -53,6 +53,7 @@ class Case:
     b_zero_point: str = ""  # of bytes: "one", or "each" column
     a_from: DType | None = None  # what is converted to `dtype` as it is multiplied
     b_from: DType | None = None
+    bf16x3: bool = False
     seed: int = field(default=0, compare=False)
 
 
@@ -195,6 +196,7 @@ def make(case: Case, isa: str, target: Target | None = None):
         Operand(case.dtype, out_operand.strides), acc, packed, program, tuple(extra_operands),
         case.compute_dtype, a_zero_point=zeros[0], b_zero_point=zeros[1],
         a_cast=case.dtype if case.a_from else None, b_cast=b_dtype if case.b_from else None,
+        bf16x3=case.bf16x3,
     )  # fmt: skip
     total = exact_product(a, b, acc)
     expected = evaluate_program(program, [np.broadcast_to(total, out_shape), *extras])[0]

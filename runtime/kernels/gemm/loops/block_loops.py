@@ -40,7 +40,7 @@ class TileLoops:
 
     def run(self) -> None:
         """Groups of panels, single panels, and the edge: panels outside, tiles of rows inside."""
-        self.micro.begin_block(self.loops)
+        self.micro.begin_block(self.loops, self.ts, self.js)
         self.all_panels()
         self.micro.end_block(self.loops)
 

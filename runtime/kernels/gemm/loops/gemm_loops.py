@@ -16,6 +16,8 @@ from ....llvmir.builder import Function
 from ....llvmir.kernel_entry import share
 from ....llvmir.values import ELEMENT, I1, Value, integer
 from ..amx import AmxMicroKernel
+from ..bf16x3.f32_micro_kernel import F32AmxMicroKernel
+from ..bf16x3.f32_terms import reads_rows, split_rows_function
 from ..bf16x3.micro_kernel import Bf16x3MicroKernel
 from ..bf16x3.split_rows import split_function
 from ..epilogue import finish_function
@@ -33,6 +35,7 @@ from ..schedule import (
     Bf16x3Schedule,
     DequantSchedule,
     F16Schedule,
+    F32AmxSchedule,
     Int8AmxSchedule,
     Int8Schedule,
 )
@@ -46,6 +49,9 @@ from .work_partition import Bounds, split_work
 def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
     """The micro-kernel of the schedule's class. finish: the epilogue of sums in a buffer."""
     schedule = loops.g.schedule
+    if isinstance(schedule, F32AmxSchedule):
+        assert finish is not None
+        return F32AmxMicroKernel(loops, schedule, finish)
     if isinstance(schedule, AmxSchedule):
         assert finish is not None
         return AmxMicroKernel(loops, schedule, finish)
@@ -123,8 +129,13 @@ class GemmLoops(LoopState):
         terms = Terms(self) if g.corrections else None
         int8 = t if isinstance(t, Int8Schedule | Int8AmxSchedule) else None
         quantize = quantize_function(g) if int8 else None
-        split = split_function(g) if isinstance(t, Bf16x3Schedule) else None
-        in_memory = (quantize or split) and reads_source(g.spec)
+        split = None
+        if isinstance(t, F32AmxSchedule):
+            split, in_memory = split_rows_function(g), reads_rows(g.spec)
+        elif isinstance(t, Bf16x3Schedule):
+            split, in_memory = split_function(g), reads_source(g.spec)
+        else:
+            in_memory = quantize is not None and reads_source(g.spec)
         copies = t.pack_a != "no" and not in_memory
         pack_a = pack_a_function(g) if copies else None
         unsplit = self.reserve(t.mr * t.a_row) if split and pack_a else a_scratch

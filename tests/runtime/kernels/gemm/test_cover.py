@@ -149,7 +149,13 @@ def check(isa: str, choice: Choice) -> None:
 
 
 def check_product(
-    isa: str, choice: Choice, dtype: DType, factors: DType | None, tile: tuple[int, int, int]
+    isa: str,
+    choice: Choice,
+    dtype: DType,
+    factors: DType | None,
+    tile: tuple[int, int, int],
+    *,
+    bf16x3: bool = False,
 ) -> None:
     """Sizes around a tile of M, K and N."""
     acc = accumulator(dtype)
@@ -160,7 +166,7 @@ def check_product(
     layouts = {n: str(choice[n]) for n in ("a", "b", "out", "dynamic")}
     case = Case(
         *(size(choice[name], at) for name, at in zip("mkn", tile, strict=True)),
-        dtype=dtype, compute_dtype=factors, seed=3, **layouts,
+        dtype=dtype, compute_dtype=factors, bf16x3=bf16x3, seed=3, **layouts,
     )  # fmt: skip
     spec, inputs, dims, out_memory, expected = make(case, isa)
     with_c = op.beta != 0

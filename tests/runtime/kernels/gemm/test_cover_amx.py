@@ -37,8 +37,12 @@ pytestmark = pytest.mark.skipif(
 # One tile of rows, two of columns, a step of K: 32 bf16 or 64 bytes.
 SIDE, WIDTH = 16, 32
 OF_FOUR = (SIDE, 64, WIDTH)
+F32 = DType.f32
 FLOATS = {"f32": (DType.f32, BF16), "bf16": (BF16, BF16)}
 OF_FLOATS = AXES | {"type": list(FLOATS)}
+# Of f32 in three bf16 numbers: known sizes and packed weights.
+OF_TERMS = AXES | {"type": ["f32"], "b": ["packed"], "dynamic": [""]}
+OF_TERMS |= {"n": [s for s in AXES["n"] if s not in ("0", "1")]}
 COVER = functools.cache(lambda which: pairwise(7, OF_FLOATS if which == "floats" else OF_BYTES))
 
 
@@ -54,6 +58,13 @@ def test_amx_gemm_of_every_pair_of_choices(part: int) -> None:
 def test_amx_int8_gemm_of_every_pair_of_choices(part: int) -> None:
     for choice in COVER("bytes")[part::4]:
         check_bytes(ISA, choice, OF_FOUR)
+
+
+@pytest.mark.slow
+def test_f32_products_on_tiles_of_every_pair_of_choices() -> None:
+    for choice in pairwise(7, OF_TERMS):
+        for sizes in ((SIDE, WIDTH, WIDTH), (2 * SIDE, 2 * WIDTH, WIDTH)):
+            check_product(ISA, choice, F32, None, sizes, bf16x3=True)
 
 
 @pytest.mark.parametrize("type_", [*FLOATS, *BYTES])

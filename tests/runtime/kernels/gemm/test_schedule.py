@@ -81,6 +81,7 @@ def test_generators_read_thresholds_from_schedules_only() -> None:
         "conv/tile_partition.py",
         "conv/winograd_tiles.py",
         "gemm/amx_tiling.py",
+        "gemm/bf16x3/f32_tiling.py",
         "gemm/bf16x3/tiling.py",
         "gemm/block_sizes.py",
         "gemm/epilogue.py",  # is_short

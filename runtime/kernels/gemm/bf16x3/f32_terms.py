@@ -1,0 +1,211 @@
+"""Factors of f32 as sums of three bf16 numbers: rows of A in strips, panels of B in scratch.
+
+The first number is the value rounded to bf16, the second the rest rounded to bf16, the third what
+remains, of which bf16 holds all bits but for what is below the smallest normal number. (Henry, Tang
+and Heinecke: "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
+Computations", ARITH 2019.)
+
+A row of A has a fourth one, for an infinity times the lower numbers of B, which may be zero: the
+first one again, but 0 for an infinity.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .....ir.dtype import DType
+from .....plan.packing.panel_params import BF16_TERMS
+from .....plan.specs.gemm import GemmSpec
+from ....llvmir.builder import Function
+from ....llvmir.values import F32, I16, I32, I64, PTR, Value, integer, vec
+from ...emit.strided_loops import masked_load
+from ...emit.tail_mask import tail_mask
+from ..context import GemmContext
+from ..schedule import F32AmxSchedule
+
+# Numbers per value of a row, of which the last one is the first one without infinities.
+LEFT_TERMS: Final = BF16_TERMS + 1
+# Values of K in one step of a product of tiles.
+STEP_VALUES: Final = 32
+# The bits of f32 that bf16 has, and half of the last one.
+_UPPER_BITS: Final = -0x10000
+_HALF_BIT: Final = 0x8000
+_INFINITY_BITS: Final = 0x7F800000
+# How far ahead of those that are expanded weights are fetched.
+_FETCH_BYTES: Final = 2 << 10
+# Where the words of the panel that is expanded are: its next two rows, where they go, how many
+# rows of cells remain, and how many of those have two values of K.
+_SOURCE, _TO, _LEFT, _FULL = range(0, 32, 8)
+_WORDS_BYTES: Final = 32
+
+
+def reads_rows(spec: GemmSpec) -> bool:
+    """Whether rows of A are split as they are in memory: adjacent elements of f32."""
+    plain = spec.a.dtype is DType.f32 and spec.a_cast is None and spec.a.strides[-1] == 1
+    return plain and spec.a_m_split is None and spec.a_k_split is None
+
+
+def split_rows_function(g: GemmContext) -> Function:
+    """split(source, apart, strip, rows, k): `rows` rows of f32, `apart` bytes apart, k values each,
+    as rows of the LEFT_TERMS terms of a strip; zeros fill the last step."""
+    t = g.schedule
+    assert isinstance(t, F32AmxSchedule)
+    f = g.module.function(
+        g.module.unique("split_rows"),
+        [("ptr", "source"), (I64, "apart"), ("ptr", "strip"), (I64, "rows"), (I64, "k")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p = f.params
+    full = f.mul(f.udiv(p["k"], STEP_VALUES), STEP_VALUES)
+    with f.range(0, p["rows"], outer=True) as i:
+        source = f.offset(p["source"], f.mul(i, p["apart"]))
+        row = f.at(p["strip"], f.mul(i, t.term_row), F32)
+        with f.range(0, full, STEP_VALUES, unroll=1) as k:
+            _split_step(g, f, source, row, k, None)
+        with f.if_(f.icmp("slt", full, p["k"])):
+            _split_step(g, f, source, row, full, f.sub(p["k"], full))
+    return f
+
+
+def _split_step(
+    g: GemmContext, f: Function, source: Value, row: Value, k: Value, left: Value | None
+) -> None:
+    """The terms of the values of one step, from k on, of which `left` exist (None: all)."""
+    t, lanes = g.schedule, g.lanes
+    assert isinstance(t, F32AmxSchedule)
+    kind = vec(F32, lanes)
+    values: list[Value] = []
+    for at in range(0, STEP_VALUES, lanes):
+        tail = None if left is None else tail_mask(f, lanes, f.sub(left, at))
+        values.append(masked_load(f, kind, f.at(source, f.add(k, at), F32), tail))
+    tops = [_round_up(f, x) for x in values]
+    finite = f.var(vec(I16, STEP_VALUES), _upper_words(f, tops))
+    first, rest = [f.var(kind, top) for top in tops], [f.var(kind) for _ in tops]
+    for x, top, variable in zip(values, tops, rest, strict=True):
+        variable.set(f.fsub(x, top))
+    largest = f.intrinsic("umax", *(f.bitcast(f.fabs(x), vec(I32, lanes)) for x in tops))
+    special = f.icmp("uge", largest, _INFINITY_BITS)
+    with f.if_(f.icmp("ne", f.bitcast(special, f"i{lanes}"), 0)):
+        for x, top, variable in zip(values, first, rest, strict=True):
+            top.set(_cut(f, x, top.get()))
+            variable.set(_subtract(f, x, top.get()))
+        finite.set(_upper_words(f, [_without_infinities(f, top.get()) for top in first]))
+    second = [_round_up(f, x.get()) for x in rest]
+    third = [f.fsub(x.get(), top) for x, top in zip(rest, second, strict=True)]
+    terms = [_upper_words(f, [x.get() for x in first]), _upper_words(f, second)]
+    for term, words in enumerate([*terms, _upper_words(f, third), finite.get()]):
+        to = f.at(f.at(row, term * t.mr * t.term_row, F32), k, I16)
+        f.store(words, to, 2 * STEP_VALUES)
+
+
+def _round_up(f: Function, x: Value) -> Value:
+    """Lanes of f32 rounded to bf16, as f32: to the nearest one, ties away from zero."""
+    word = f.bitcast(x, vec(I32, x.lanes))
+    return f.bitcast(f.and_(f.add(word, _HALF_BIT), _UPPER_BITS), x.type)
+
+
+def _cut(f: Function, x: Value, top: Value) -> Value:
+    """The first term of each lane: x without its lower bits where rounding it gives an infinity or
+    NaN, so that the largest numbers stay finite, and infinities what they are."""
+    cut = f.bitcast(f.and_(f.bitcast(x, vec(I32, x.lanes)), _UPPER_BITS), x.type)
+    return f.select(f.fcmp("ueq", f.fabs(top), float("inf")), cut, top)
+
+
+def _subtract(f: Function, x: Value, top: Value) -> Value:
+    """What the first term leaves: of an infinity nothing."""
+    return f.select(f.fcmp("oeq", x, top), f.as_value(0, x.type), f.fsub(x, top))
+
+
+def _without_infinities(f: Function, top: Value) -> Value:
+    infinite = f.fcmp("oeq", f.fabs(top), float("inf"))
+    return f.select(infinite, f.as_value(0, top.type), top)
+
+
+def _upper_words(f: Function, floats: list[Value]) -> Value:
+    """The upper halves of the lanes of two vectors."""
+    words = [f.bitcast(x, vec(I16, 2 * x.lanes)) for x in floats]
+    return f.shuffle(words[0], words[1], range(1, 2 * words[0].lanes, 2))
+
+
+class PanelExpansion:
+    """A panel of B that is expanded to terms, row of cells by row, while tiles multiply another
+    one. Its words are in memory of the kernel's own: `address`."""
+
+    def __init__(self, f: Function, g: GemmContext) -> None:
+        self.g, self.address = g, f.stack(_WORDS_BYTES)
+        self.expand = _expand_function(g)
+
+    def begin(self, f: Function, panel: Value, depth: Value, to: Value) -> None:
+        """A panel of `depth` values of K, which begins at `panel`."""
+        steps = f.ceil_div(depth, STEP_VALUES)
+        self._store(f, _SOURCE, panel)
+        self._store(f, _TO, to)
+        self._store(f, _LEFT, f.mul(steps, STEP_VALUES // 2))
+        self._store(f, _FULL, f.udiv(depth, 2))
+
+    def finish(self, f: Function) -> None:
+        """Expand the remaining rows."""
+        left = f.load(I64, f.offset(self.address, _LEFT))
+        with f.if_(f.icmp("sgt", left, 0)):
+            f.call_function(self.expand, self.address, left)
+
+    def _store(self, f: Function, at: int, value: Value) -> None:
+        f.store(value, f.offset(self.address, at))
+
+
+def _expand_function(g: GemmContext) -> Function:
+    """expand(words, count): the next `count` rows of cells of a panel, or those that remain."""
+    spec, t = g.spec, g.schedule
+    f = g.module.function(
+        g.module.unique("expand_panel"),
+        [("ptr noalias", "words"), (I64, "count")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    words = {
+        at: f.load(kind, f.offset(f.params["words"], at))
+        for at, kind in ((_SOURCE, PTR), (_TO, PTR), (_LEFT, I64), (_FULL, I64))
+    }
+    count = f.smin(f.params["count"], words[_LEFT])
+    full = f.smin(count, words[_FULL])
+    row_bytes = t.nr * g.bytes
+    with f.range(0, full, unroll=1) as row:
+        source = f.offset(words[_SOURCE], f.mul(row, 2 * row_bytes))
+        for at in range(0, 2 * row_bytes, 64):
+            f.prefetch(f.offset(source, at + _FETCH_BYTES))
+        for c in range(0, t.nr, g.lanes):
+            pair = [f.load(g.vector, f.at(source, i * t.nr + c, g.acc), g.bytes) for i in range(2)]
+            _store_terms(g, f, words[_TO], f.add(f.mul(row, t.nr), c), pair)
+    source = f.offset(words[_SOURCE], f.mul(full, 2 * row_bytes))
+    if not isinstance(spec.k, int) or spec.k % STEP_VALUES:
+        odd = isinstance(spec.k, int) and spec.k % 2 == 1
+        with f.range(full, count, outer=True) as row:
+            for c in range(0, t.nr, g.lanes):
+                first = f.var(g.vector, 0)
+                if odd:
+                    with f.if_(f.icmp("eq", row, words[_FULL])):
+                        first.set(f.load(g.vector, f.at(source, c, g.acc), g.bytes))
+                pair = [first.get(), f.as_value(0, g.vector)]
+                _store_terms(g, f, words[_TO], f.add(f.mul(row, t.nr), c), pair)
+    for at, value in (
+        (_SOURCE, source),
+        (_TO, f.offset(words[_TO], f.mul(count, row_bytes))),
+        (_LEFT, f.sub(words[_LEFT], count)),
+        (_FULL, f.sub(words[_FULL], full)),
+    ):
+        f.store(value, f.offset(f.params["words"], at))
+    return f
+
+
+def _store_terms(g: GemmContext, f: Function, to: Value, at: Value, pair: list[Value]) -> None:
+    """The terms of two neighbours along K, as cells, from element `at` of each term on."""
+    t = g.schedule
+    for term in range(BF16_TERMS):
+        last = term + 1 == BF16_TERMS
+        tops = pair if last else [_round_up(f, x) for x in pair]
+        low, high = (f.bitcast(x, vec(I32, g.lanes)) for x in tops)
+        cell = f.or_(f.lshr(low, 16), f.and_(high, _UPPER_BITS))
+        where = f.add(at, integer(term * t.kc // 2 * t.nr))
+        f.store(cell, f.at(to, where, g.acc), g.align)
+        pair = [f.fsub(x, top) for x, top in zip(pair, tops, strict=True)]
