@@ -122,7 +122,7 @@ class GemmSpec(Spec):
 
     bf16x3: a and b, of f32, are multiplied on tiles of AMX as three bf16 numbers per value whose
     sum it is: six products per pair of values, in place of one. b is a packed constant without
-    infinities and NaN, and m is known.
+    infinities and NaN.
 
     compute_dtype: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest
     even, denormals become zeros; acc is f32); a packed right operand is stored in it. f16 rounds
@@ -355,11 +355,10 @@ class GemmSpec(Spec):
             require_one_of(right, (half,) if packed else (half, DType.f32), where)
 
     def _verify_bf16x3(self, target: Target) -> None:
-        """f32 times a packed constant of f32, of known sizes, on a Target with tiles of bf16."""
+        """f32 times a packed constant of f32, on a Target with tiles of bf16."""
         what, where, types = "no product of tiles of bf16", self.where, self.factor_dtypes()
-        sizes = (self.m, self.n, self.k)
-        if not all(isinstance(s, int) for s in sizes) or self.packed is None:
-            raise spec_error(what, where, sizes, "known sizes, and a packed constant")
+        if not isinstance(self.n, int) or not isinstance(self.k, int) or self.packed is None:
+            raise spec_error(what, where, (self.n, self.k), "a packed constant")
         if {*types, self.acc} != {DType.f32} or self.compressed or self.compute_dtype is not None:
             raise spec_error(what, where, f"{types[0]} by {types[1]} in {self.acc}", "f32")
         if not multiplies_bf16(target):

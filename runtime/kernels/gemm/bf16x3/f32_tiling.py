@@ -31,9 +31,11 @@ def choose_f32_amx_schedule(
 ) -> F32AmxSchedule:
     """The schedule on tiles. heights: a known M cut evenly into tiles of at most two registers."""
     product = ProductShape.of(spec, target)
-    assert isinstance(spec.k, int) and isinstance(spec.m, int)
+    if product.guarded:
+        heights = (2 * AMX_ROWS, AMX_ROWS)
     mr, nr = heights[0], product.nr
-    tiles, share = max(1, -(-spec.m // mr)), target.l2 * 2 // 5
+    tiles = max(1, -(-spec.m // mr)) if isinstance(spec.m, int) else _SHARING_TILES
+    share = target.l2 * 2 // 5
     kc, blocked = _depth(spec, share, tiles, nr)
     # An odd number of lines: rows a power of two apart would share cache sets.
     term_row = (kc // 2 // _LINE_ELEMENTS | 1) * _LINE_ELEMENTS
@@ -46,7 +48,7 @@ def choose_f32_amx_schedule(
         vectors=product.vectors,
         mr=mr,
         heights=heights,
-        guarded=False,
+        guarded=product.guarded,
         buffered=True,
         panels=1,
         kr=product.kr,
