@@ -40,8 +40,8 @@ OF_FOUR = (SIDE, 64, WIDTH)
 F32 = DType.f32
 FLOATS = {"f32": (DType.f32, BF16), "bf16": (BF16, BF16)}
 OF_FLOATS = AXES | {"type": list(FLOATS)}
-# Of f32 in three bf16 numbers: known sizes and packed weights.
-OF_TERMS = AXES | {"type": ["f32"], "b": ["packed"], "dynamic": [""]}
+# Of f32 in three bf16 numbers: packed weights, so N and K are known.
+OF_TERMS = AXES | {"type": ["f32"], "b": ["packed"], "dynamic": ["", "m"]}
 OF_TERMS |= {"n": [s for s in AXES["n"] if s not in ("0", "1")]}
 COVER = functools.cache(lambda which: pairwise(7, OF_FLOATS if which == "floats" else OF_BYTES))
 

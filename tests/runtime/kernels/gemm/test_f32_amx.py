@@ -71,8 +71,8 @@ def test_products_of_integers_are_exact(isa: str) -> None:
 @each_tiled_isa
 @pytest.mark.parametrize("m", [1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 65, 97, 197, 300])
 def test_rows_around_the_tile(isa: str, m: int) -> None:
-    for workers in (1, 2, 3):
-        check_integers(case(m, 96, 70), isa, workers=workers)
+    for workers, dynamic in ((1, ""), (2, ""), (3, ""), (1, "m"), (2, "m")):
+        check_integers(case(m, 96, 70, dynamic=dynamic), isa, workers=workers)
 
 
 @pytest.mark.slow
@@ -117,7 +117,10 @@ def test_bits_depend_on_neither_rows_workers_nor_layouts(isa: str) -> None:
     for layout in ("columns", "gaps"):
         assert same_bits(product(a, b, isa, bf16x3=True, a=layout), whole)
     for m in (1, 20, 33, 60):
-        assert same_bits(product(a[9 : 9 + m], b, isa, bf16x3=True), whole[9 : 9 + m])
+        for dynamic in ("", "m"):
+            found = product(a[9 : 9 + m], b, isa, bf16x3=True, dynamic=dynamic)
+            assert same_bits(found, whole[9 : 9 + m])
+    assert same_bits(product(a, b, isa, bf16x3=True, dynamic="m", workers=2), whole)
 
 
 @each_tiled_isa
@@ -192,7 +195,7 @@ def test_specs_that_no_kernel_computes_are_refused() -> None:
     target = sapphire_rapids()
     good = make(case(64, 128, 128), "avx512", target)[0]
     verify_specs([good], target)
-    dynamic = make(case(64, 128, 128, dynamic="m"), "avx512", target)[0]
+    dynamic = make(case(64, 128, 128, dynamic="k"), "avx512", target)[0]
     f64 = make(case(64, 128, 128, dtype=DType.f64), "avx512", target)[0]
     rounded = make(case(64, 128, 128, compute_dtype=DType.bf16), "avx512", target)[0]
     unpacked = make(case(64, 128, 128, b="rows"), "avx512", target)[0]
@@ -203,10 +206,8 @@ def test_specs_that_no_kernel_computes_are_refused() -> None:
         verify_specs([good], generic_target("avx512"))
 
 
-def compile_product(
-    weights: np.ndarray, rows: int | str = 64, **options: object
-) -> irc.CompiledModel:
-    x = ops.parameter("x", (rows, weights.shape[0]))
+def compile_product(weights: np.ndarray, *rows: int | str, **options: object) -> irc.CompiledModel:
+    x = ops.parameter("x", (*(rows or (64,)), weights.shape[0]))
     return irc.compile_model(ops.model({"y": ops.matmul(x, weights)}), **options)  # type: ignore
 
 
@@ -214,7 +215,7 @@ def splits(net: irc.CompiledModel) -> bool:
     return any(isinstance(s.spec, GemmSpec) and s.spec.bf16x3 for s in net.plan.kernel_steps())
 
 
-def test_known_sizes_and_finite_weights_decide() -> None:
+def test_sizes_and_finite_weights_decide() -> None:
     tiled = multiplies_bf16(host_target())
     w = np.random.default_rng(3).standard_normal((128, 128)).astype(np.float32)
     net = compile_product(w)
@@ -226,14 +227,27 @@ def test_known_sizes_and_finite_weights_decide() -> None:
         array[3, 4] = value
         assert not splits(compile_product(array))
     for other in (
-        compile_product(w, rows=47),
-        compile_product(w, rows="rows"),
+        compile_product(w, 31),
+        compile_product(w, "rows"),
+        compile_product(w, "matrices", 31),
+        compile_product(w, "matrices", "rows"),
         compile_product(w[:127]),
         compile_product(w[:, :127]),
         compile_product(w, denormals="keep"),
         compile_product(w, precision="bf16"),
     ):
         assert not splits(other) and describe_bf16x3(other.plan) == ""
+
+
+def test_a_matrix_has_the_same_bits_alone_and_in_a_batch() -> None:
+    """Of a dynamic number of matrices of a known number of rows."""
+    rng = np.random.default_rng(6)
+    net = compile_product(rng.standard_normal((200, 130)).astype(np.float32), "matrices", 49)
+    assert splits(net) == multiplies_bf16(host_target())
+    x = rng.standard_normal((7, 49, 200)).astype(np.float32)
+    whole = net([x])[0]
+    for first, end in ((0, 1), (2, 4), (1, 7), (3, 3)):
+        assert same_bits(net([x[first:end]])[0], whole[first:end])
 
 
 def test_convolutions_of_single_pixels_do_so() -> None:
