@@ -53,7 +53,7 @@ class AmxMicroKernel:
     def __init__(self, loops: LoopState, schedule: AmxSchedule, finish: Function) -> None:
         self.g, self.schedule, t = loops.g, schedule, schedule
         self._tail = loops.reserve(t.panels * AMX_ROWS * t.nr if t.tail else 0)
-        self._deferred = DeferredEpilogue(loops.f, loops.g, schedule, finish)
+        self.deferred = DeferredEpilogue(loops.f, loops.g, schedule, finish)
         self._made: dict[TileShape, Function] = {}
 
     def configure(self, loops: LoopState) -> None:
@@ -74,10 +74,10 @@ class AmxMicroKernel:
         return f.select(aligned, tiles, integer(0))
 
     def begin_block(self, loops: LoopState, tiles: Bounds, panels: Bounds) -> None:
-        self._deferred.clear(loops.f)
+        self.deferred.clear(loops.f)
 
     def end_block(self, loops: LoopState) -> None:
-        self._deferred.flush(loops.f, loops.frame)
+        self.deferred.flush(loops.f, loops.frame)
 
     def begin_panels(
         self, loops: LoopState, b: Callable[[], Value], first: Value, block: KBlock, panels: int
@@ -104,18 +104,18 @@ class AmxMicroKernel:
 
     def tile(self, shape: TileShape) -> Function:
         if shape not in self._made:
-            made = amx_tile_function(self.g, self.schedule, shape, self._deferred)
+            made = amx_tile_function(self.g, self.schedule, shape, self.deferred)
             self._made[shape] = made
         return self._made[shape]
 
     def more_arguments(self, row: Value, rows: Value, terms: Sequence[Value]) -> Sequence[Value]:
-        return row, self._tail, self._deferred.address
+        return row, self._tail, self.deferred.address
 
     def finish(
         self, loops: LoopState, last: Value, rows: Value, origin: TileOrigin, terms: Sequence[Value]
     ) -> None:
         f = loops.f
-        self._deferred.defer(f, f.select(last, rows, 0), (*origin, *terms))
+        self.deferred.defer(f, f.select(last, rows, 0), (*origin, *terms))
 
 
 # -- the tile -----------------------------------------------------------------------------------

@@ -52,9 +52,15 @@ class DeferredRows:
     """The rows of the tile that waits, in a function that gets its `address`."""
 
     def __init__(
-        self, waiting: DeferredEpilogue, f: Function, frame: Value, address: Value
+        self,
+        waiting: DeferredEpilogue,
+        f: Function,
+        frame: Value,
+        address: Value,
+        finish: Value | None = None,
     ) -> None:
-        self.waiting, self.f, self.frame = waiting, f, frame
+        """finish: the address of the epilogue's function, where the text is not to name it."""
+        self.waiting, self.f, self.frame, self.finish = waiting, f, frame, finish
         self.rows = f.load(I64, f.offset(address, _ROWS))
         words = ((PTR, _BUFFER), (I64, _M), (I64, _N), (I64, _COLS))
         self.buffer, self.m, self.n, self.cols = (f.load(k, f.offset(address, x)) for k, x in words)
@@ -69,7 +75,14 @@ class DeferredRows:
         row = self.waiting.g.schedule.width * self.waiting.g.bytes
         terms = self.terms and [f.offset(self.terms[0], f.mul(first, 4)), self.terms[1]]
         buffer, m = f.offset(self.buffer, f.mul(first, row)), f.add(self.m, first)
-        f.call_function(finish, self.frame, buffer, m, self.n, count, self.cols, *terms)
+        what = (self.frame, buffer, m, self.n, count, self.cols, *terms)
+        f.call_function(finish, *what, address=self.finish)
+
+    def call_some(self, first: Value, each: Value) -> None:
+        """The `each` rows from `first` on, as far as there are any."""
+        f = self.f
+        with f.if_(f.icmp("slt", first, self.rows)):
+            self.call(first, f.smin(f.sub(self.rows, first), each))
 
     def emit_some(self, k: Value, each: int) -> None:
         """At the step of K that begins with cell k: the `each` rows that are its share. A short

@@ -9,7 +9,7 @@ from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, open_kerne
 from ..emit.contract import Kernel
 from .context import GemmContext
 from .loops.gemm_loops import GemmLoops
-from .schedule import VectorSchedule
+from .schedule import F32AmxSchedule, VectorSchedule
 from .tiling import schedule_gemm, without_rounding
 
 
@@ -19,8 +19,8 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     out = INPLACE if spec.epilogue_operands else WRITE
     zeros, scaling = ([READ] * len(x) for x in (spec.zero_points, spec.scaling()))
     buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.epilogue_operands), *scaling, out]
-    # Tiles of vector registers take long, compared with the loops around them.
-    optimized = not isinstance(schedule.tiles, VectorSchedule)
+    # These tiles take long, compared with the loops around them.
+    optimized = not isinstance(schedule.tiles, VectorSchedule | F32AmxSchedule)
     entry = open_kernel(
         module, symbol, buffers, spec.runtime_dims, only_calls=True, optimized=optimized
     )

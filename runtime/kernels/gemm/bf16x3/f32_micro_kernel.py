@@ -16,19 +16,18 @@ from typing import Final
 from .....plan.packing.panel_params import BF16_TERMS
 from ....llvmir.builder import Function
 from ....llvmir.values import I1, I64, PTR, Value, integer
-from ...emit.amx_registers import AMX_ROWS, TileAddress, on_tile
-from ..amx import AmxMicroKernel, registers
-from ..context import GemmContext, TileShape
-from ..epilogue_overlap import DeferredEpilogue, DeferredRows
+from ...emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
+from ..amx import AmxMicroKernel
+from ..context import TileShape
+from ..epilogue_overlap import DeferredRows
 from ..loops.loop_state import LoopState
 from ..loops.work_partition import Bounds
 from ..micro_kernel import KBlock
 from ..schedule import F32AmxSchedule
-from .f32_terms import STEP_VALUES, PanelExpansion
+from .f32_terms import LEFT_TERMS, STEP_VALUES, PanelExpansion, panel_terms_apart
 
 # Terms of A times terms of B. Term 3 of A is term 0 without infinities.
 _PAIRS: Final = ((2, 0), (0, 0), (1, 0), (1, 1), (3, 1), (3, 2))
-_STEP_BYTES: Final = 2 * STEP_VALUES
 
 
 class F32AmxMicroKernel(AmxMicroKernel):
@@ -39,15 +38,14 @@ class F32AmxMicroKernel(AmxMicroKernel):
 
     def __init__(self, loops: LoopState, schedule: F32AmxSchedule, finish: Function) -> None:
         super().__init__(loops, schedule, finish)
-        f, t = loops.f, schedule
-        size = BF16_TERMS * t.kc // 2 * t.nr
+        f, size = loops.f, BF16_TERMS * panel_terms_apart(schedule) // loops.g.bytes
         self._buffers = [loops.reserve(size) for _ in range(2)]
-        self._expansion = PanelExpansion(f, loops.g)
+        self.expansion = PanelExpansion(f, loops.g)
         # Rows of cells of the next panel that a step of a tile expands; the panel being multiplied.
         self._pace, self._current = f.var(I64), f.var(PTR)
         self._panels: Bounds = (integer(0), integer(0))
         self._functions: dict[TileShape, Function] = {}
-        self._split = schedule
+        self.split = schedule
 
     def begin_block(self, loops: LoopState, tiles: Bounds, panels: Bounds) -> None:
         super().begin_block(loops, tiles, panels)
@@ -63,81 +61,95 @@ class F32AmxMicroKernel(AmxMicroKernel):
         f, g, (begin, end) = loops.f, loops.g, self._panels
         panel, (_, depth) = b(), block
         with f.if_(f.icmp("eq", first, begin)):
-            self._expansion.begin(f, panel, depth, self._buffer(f, first))
-        self._expansion.finish(f)
+            self.expansion.begin(f, panel, depth, self._buffer(f, first))
+        self.expansion.finish(f)
         self._current.set(self._buffer(f, first))
         following = f.add(first, 1)
         with f.if_(f.icmp("slt", following, end)):
             after = f.at(panel, loops.size(g.b_access().across), g.acc)
-            self._expansion.begin(f, after, depth, self._buffer(f, following))
+            self.expansion.begin(f, after, depth, self._buffer(f, following))
 
     def _buffer(self, f: Function, panel: Value) -> Value:
         """Where the terms of a panel are."""
         return f.select(f.icmp("eq", f.and_(panel, 1), 0), *self._buffers)
 
     def tile(self, shape: TileShape) -> Function:
+        """Tiles of other rows and vectors have other registers; all else is an argument."""
+        down = -(-shape.rows // AMX_ROWS)
+        shape = TileShape(down * AMX_ROWS, shape.vectors, 1, edge=False)
         if shape not in self._functions:
-            made = _tile_function(self.g, self._split, shape, self._deferred, self._expansion)
-            self._functions[shape] = made
+            self._functions[shape] = _tile_function(self, shape)
         return self._functions[shape]
 
     def more_arguments(self, row: Value, rows: Value, terms: Sequence[Value]) -> Sequence[Value]:
-        waiting = self._deferred.address
-        return self._current.get(), self._expansion.address, self._pace.get(), waiting
+        t, bytes_ = self.split, self.g.bytes
+        functions = (self.expansion.expand, self.deferred.finish)
+        sizes = (
+            t.term_row * bytes_,
+            t.mr * t.term_row * bytes_,
+            panel_terms_apart(t),
+            -(-t.mr // max(1, t.kc // STEP_VALUES)),
+        )
+        return (
+            *(self._current.get(), self.expansion.address, self._pace.get(), self.deferred.address),
+            *(Value(PTR, f"@{function.symbol}") for function in functions),
+            *(integer(size) for size in sizes),
+        )
 
 
-def _tile_function(
-    g: GemmContext,
-    t: F32AmxSchedule,
-    shape: TileShape,
-    deferred: DeferredEpilogue,
-    expansion: PanelExpansion,
-) -> Function:
-    """The function of a tile (micro_kernel.py), with four parameters more: the terms of its panel,
-    the panel that is expanded meanwhile and how many of its rows in each step, and what tile waits
-    to be finished."""
+def _tile_function(micro: F32AmxMicroKernel, shape: TileShape) -> Function:
+    """The function of a tile (micro_kernel.py), with more parameters: the terms of its panel, the
+    panel that is expanded meanwhile and how many of its rows in each step, what tile waits to be
+    finished; the functions that do both; bytes between rows of A, its terms, and those of the
+    panel; rows of the waiting tile that a step finishes.
+
+    Its text names no number and no function of a kernel, so all kernels share its code.
+    """
+    g, t = micro.g, micro.split
     f = g.module.function(
         g.module.unique(f"f32_amx_{shape.rows}x{shape.vectors}"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), (PTR, "b"), (I64, "m")]
         + [(I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first"), (PTR, "buffer"), (PTR, "soon")]
-        + [(I64, "pace"), (PTR, "terms"), (PTR, "expanded"), (I64, "count")]
-        + [("ptr readonly", "waiting")],
+        + [(I64, "pace"), (PTR, "terms"), (PTR, "expanded"), (I64, "count"), (PTR, "waiting")]
+        + [(PTR, "expand"), (PTR, "finish"), (I64, "row"), (I64, "a_apart"), (I64, "b_apart")]
+        + [(I64, "each")],
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, tiles = f.params, registers(t, shape.rows)
-    down = -(-shape.rows // AMX_ROWS)
+    p, tiles = f.params, AmxTiles((AMX_ROWS,) * (2 if t.mr > AMX_ROWS else 1))
+    down = shape.rows // AMX_ROWS
     sums = [
         (tiles.total(i, v), f.at(p["buffer"], i * AMX_ROWS * t.width + v * t.lanes, g.acc))
         for i in range(down)
         for v in range(shape.vectors)
     ]
     stride = integer(t.width * g.bytes)
-    with f.if_(p["first"] if t.blocked else True) as branch:
+    with f.if_(p["first"]) as branch:
         for register, _ in sums:
             on_tile(f, "tilezero", register)
         branch.else_()
         for register, address in sums:
             on_tile(f, "tileloadd64", register, address, stride)
-    waiting = DeferredRows(deferred, f, p["frame"], p["waiting"])
-    each = -(-t.mr // max(1, t.kc // STEP_VALUES))
-    row, panel_row = integer(t.term_row * g.bytes), integer(t.nr * g.bytes)
+    waiting = DeferredRows(micro.deferred, f, p["frame"], p["waiting"], p["finish"])
+    lefts = [f.offset(p["a"], f.mul(p["a_apart"], term)) for term in range(LEFT_TERMS)]
+    rights = [f.offset(p["terms"], f.mul(p["b_apart"], term)) for term in range(BF16_TERMS)]
+    below, panel_row = f.mul(p["row"], AMX_ROWS), integer(t.nr * g.bytes)
     steps = f.ceil_div(p["k"], STEP_VALUES)
     with f.range(0, steps, unroll=1) as step:
+        a_step, b_step = f.mul(step, 2 * STEP_VALUES), f.mul(step, AMX_ROWS * t.nr * g.bytes)
 
-        def left(i: int, term: int, step: Value = step) -> TileAddress:
-            at = (term * t.mr + i * AMX_ROWS) * t.term_row * g.bytes
-            return f.offset(p["a"], f.add(f.mul(step, _STEP_BYTES), at)), row
+        def left(i: int, term: int) -> TileAddress:
+            at = f.add(a_step, below) if i else a_step
+            return f.offset(lefts[term], at), p["row"]
 
-        def right(v: int, term: int, step: Value = step) -> TileAddress:
-            at = (term * t.kc // 2 * t.nr + v * t.lanes) * g.bytes
-            at_step = f.mul(step, AMX_ROWS * t.nr * g.bytes)
-            return f.offset(p["terms"], f.add(at_step, at)), panel_row
+        def right(v: int, term: int) -> TileAddress:
+            return f.offset(rights[term], f.add(b_step, v * t.lanes * g.bytes)), panel_row
 
         tiles.multiply_terms(f, t.instruction, (down, shape.vectors), left, right, _PAIRS)
-        f.call_function(expansion.expand, p["expanded"], p["count"])
-        waiting.emit_some(f.mul(step, AMX_ROWS), each)
-    waiting.rest(f.mul(steps, each))
+        expand = micro.expansion.expand
+        f.call_function(expand, p["expanded"], p["count"], address=p["expand"])
+        waiting.call_some(f.mul(step, p["each"]), p["each"])
+    waiting.rest(f.mul(steps, p["each"]))
     for register, address in sums:
         on_tile(f, "tilestored64", register, address, stride)
     return f

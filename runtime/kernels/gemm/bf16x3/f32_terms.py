@@ -17,11 +17,11 @@ from .....ir.dtype import DType
 from .....plan.packing.panel_params import BF16_TERMS
 from .....plan.specs.gemm import GemmSpec
 from ....llvmir.builder import Function
-from ....llvmir.values import F32, I16, I32, I64, PTR, Value, integer, vec
+from ....llvmir.values import F32, I16, I32, I64, PTR, Value, vec
 from ...emit.strided_loops import masked_load
 from ...emit.tail_mask import tail_mask
 from ..context import GemmContext
-from ..schedule import F32AmxSchedule
+from ..schedule import TileSchedule
 
 # Numbers per value of a row, of which the last one is the first one without infinities.
 LEFT_TERMS: Final = BF16_TERMS + 1
@@ -34,9 +34,10 @@ _INFINITY_BITS: Final = 0x7F800000
 # How far ahead of those that are expanded weights are fetched.
 _FETCH_BYTES: Final = 2 << 10
 # Where the words of the panel that is expanded are: its next two rows, where they go, how many
-# rows of cells remain, and how many of those have two values of K.
-_SOURCE, _TO, _LEFT, _FULL = range(0, 32, 8)
-_WORDS_BYTES: Final = 32
+# rows of cells remain, how many of those have two values of K, whether the next one has one, and
+# how many bytes terms are apart.
+_SOURCE, _TO, _LEFT, _FULL, _ODD, _APART = range(0, 48, 8)
+_WORDS_BYTES: Final = 48
 
 
 def reads_rows(spec: GemmSpec) -> bool:
@@ -46,13 +47,13 @@ def reads_rows(spec: GemmSpec) -> bool:
 
 
 def split_rows_function(g: GemmContext) -> Function:
-    """split(source, apart, strip, rows, k): `rows` rows of f32, `apart` bytes apart, k values each,
-    as rows of the LEFT_TERMS terms of a strip; zeros fill the last step."""
-    t = g.schedule
-    assert isinstance(t, F32AmxSchedule)
+    """split(source, apart, strip, rows, k, row, term): `rows` rows of f32, `apart` bytes apart, k
+    values each, as rows of the LEFT_TERMS terms of a strip; zeros fill the last step. row, term:
+    bytes between rows and between terms of the strip."""
     f = g.module.function(
         g.module.unique("split_rows"),
-        [("ptr", "source"), (I64, "apart"), ("ptr", "strip"), (I64, "rows"), (I64, "k")],
+        [("ptr", "source"), (I64, "apart"), ("ptr", "strip"), (I64, "rows"), (I64, "k")]
+        + [(I64, "row"), (I64, "term")],
         attributes="nounwind noinline",
         linkage="internal",
     )
@@ -60,7 +61,7 @@ def split_rows_function(g: GemmContext) -> Function:
     full = f.mul(f.udiv(p["k"], STEP_VALUES), STEP_VALUES)
     with f.range(0, p["rows"], outer=True) as i:
         source = f.offset(p["source"], f.mul(i, p["apart"]))
-        row = f.at(p["strip"], f.mul(i, t.term_row), F32)
+        row = f.offset(p["strip"], f.mul(i, p["row"]))
         with f.range(0, full, STEP_VALUES, unroll=1) as k:
             _split_step(g, f, source, row, k, None)
         with f.if_(f.icmp("slt", full, p["k"])):
@@ -72,8 +73,7 @@ def _split_step(
     g: GemmContext, f: Function, source: Value, row: Value, k: Value, left: Value | None
 ) -> None:
     """The terms of the values of one step, from k on, of which `left` exist (None: all)."""
-    t, lanes = g.schedule, g.lanes
-    assert isinstance(t, F32AmxSchedule)
+    lanes = g.lanes
     kind = vec(F32, lanes)
     values: list[Value] = []
     for at in range(0, STEP_VALUES, lanes):
@@ -95,7 +95,7 @@ def _split_step(
     third = [f.fsub(x.get(), top) for x, top in zip(rest, second, strict=True)]
     terms = [_upper_words(f, [x.get() for x in first]), _upper_words(f, second)]
     for term, words in enumerate([*terms, _upper_words(f, third), finite.get()]):
-        to = f.at(f.at(row, term * t.mr * t.term_row, F32), k, I16)
+        to = f.at(f.offset(row, f.mul(f.params["term"], term)), k, I16)
         f.store(words, to, 2 * STEP_VALUES)
 
 
@@ -143,6 +143,8 @@ class PanelExpansion:
         self._store(f, _TO, to)
         self._store(f, _LEFT, f.mul(steps, STEP_VALUES // 2))
         self._store(f, _FULL, f.udiv(depth, 2))
+        self._store(f, _ODD, f.and_(depth, 1))
+        self._store(f, _APART, f.as_value(panel_terms_apart(self.g.schedule), I64))
 
     def finish(self, f: Function) -> None:
         """Expand the remaining rows."""
@@ -155,8 +157,9 @@ class PanelExpansion:
 
 
 def _expand_function(g: GemmContext) -> Function:
-    """expand(words, count): the next `count` rows of cells of a panel, or those that remain."""
-    spec, t = g.spec, g.schedule
+    """expand(words, count): the next `count` rows of cells of a panel, or those that remain. Its
+    text names no number of a kernel but NR, so all kernels share its code."""
+    t = g.schedule
     f = g.module.function(
         g.module.unique("expand_panel"),
         [("ptr noalias", "words"), (I64, "count")],
@@ -166,6 +169,7 @@ def _expand_function(g: GemmContext) -> Function:
     words = {
         at: f.load(kind, f.offset(f.params["words"], at))
         for at, kind in ((_SOURCE, PTR), (_TO, PTR), (_LEFT, I64), (_FULL, I64))
+        + ((_ODD, I64), (_APART, I64))
     }
     count = f.smin(f.params["count"], words[_LEFT])
     full = f.smin(count, words[_FULL])
@@ -176,18 +180,17 @@ def _expand_function(g: GemmContext) -> Function:
             f.prefetch(f.offset(source, at + _FETCH_BYTES))
         for c in range(0, t.nr, g.lanes):
             pair = [f.load(g.vector, f.at(source, i * t.nr + c, g.acc), g.bytes) for i in range(2)]
-            _store_terms(g, f, words[_TO], f.add(f.mul(row, t.nr), c), pair)
+            _store_terms(g, f, words, f.add(f.mul(row, t.nr), c), pair)
     source = f.offset(words[_SOURCE], f.mul(full, 2 * row_bytes))
-    if not isinstance(spec.k, int) or spec.k % STEP_VALUES:
-        odd = isinstance(spec.k, int) and spec.k % 2 == 1
-        with f.range(full, count, outer=True) as row:
-            for c in range(0, t.nr, g.lanes):
-                first = f.var(g.vector, 0)
-                if odd:
-                    with f.if_(f.icmp("eq", row, words[_FULL])):
-                        first.set(f.load(g.vector, f.at(source, c, g.acc), g.bytes))
-                pair = [first.get(), f.as_value(0, g.vector)]
-                _store_terms(g, f, words[_TO], f.add(f.mul(row, t.nr), c), pair)
+    single = f.icmp("ne", words[_ODD], 0)
+    with f.range(full, count, outer=True) as row:
+        has_first = f.and_(f.icmp("eq", row, words[_FULL]), single)
+        for c in range(0, t.nr, g.lanes):
+            first = f.var(g.vector, 0)
+            with f.if_(has_first):
+                first.set(f.load(g.vector, f.at(source, c, g.acc), g.bytes))
+            pair = [first.get(), f.as_value(0, g.vector)]
+            _store_terms(g, f, words, f.add(f.mul(row, t.nr), c), pair)
     for at, value in (
         (_SOURCE, source),
         (_TO, f.offset(words[_TO], f.mul(count, row_bytes))),
@@ -198,14 +201,20 @@ def _expand_function(g: GemmContext) -> Function:
     return f
 
 
-def _store_terms(g: GemmContext, f: Function, to: Value, at: Value, pair: list[Value]) -> None:
+def _store_terms(
+    g: GemmContext, f: Function, words: dict[int, Value], at: Value, pair: list[Value]
+) -> None:
     """The terms of two neighbours along K, as cells, from element `at` of each term on."""
-    t = g.schedule
     for term in range(BF16_TERMS):
         last = term + 1 == BF16_TERMS
         tops = pair if last else [_round_up(f, x) for x in pair]
         low, high = (f.bitcast(x, vec(I32, g.lanes)) for x in tops)
         cell = f.or_(f.lshr(low, 16), f.and_(high, _UPPER_BITS))
-        where = f.add(at, integer(term * t.kc // 2 * t.nr))
-        f.store(cell, f.at(to, where, g.acc), g.align)
+        to = f.offset(words[_TO], f.mul(words[_APART], term))
+        f.store(cell, f.at(to, at, g.acc), g.align)
         pair = [f.fsub(x, top) for x, top in zip(pair, tops, strict=True)]
+
+
+def panel_terms_apart(t: TileSchedule) -> int:
+    """Bytes between the terms of an expanded panel."""
+    return 2 * t.kc * t.nr

@@ -14,7 +14,6 @@ from .....plan.specs.gemm import GemmSpec
 from .....plan.target import Target
 from ...emit.amx_registers import AMX_ROWS
 from ..block_sizes import ProductShape, panel_work
-from ..epilogue import is_short
 from ..schedule import F32AmxSchedule
 from .f32_terms import LEFT_TERMS, STEP_VALUES
 
@@ -67,7 +66,7 @@ def choose_f32_amx_schedule(
         rows_of_work=-(-mr // _ROW_SPEEDUP),
         panel_work=panel_work(target, product),
         instruction="llvm.x86.tdpbf16ps",
-        inline_epilogue=is_short(spec.epilogue, target),
+        inline_epilogue=False,
         a_fetch_rows=target.heuristics.amx_prefetch_rows,
         term_row=term_row,
         split_strip=split_strip,

@@ -257,8 +257,11 @@ class GemmLoops(LoopState):
             else:
                 apart = self.size(g.spec.a.strides[-2])
                 source = f.at(a, f.add(f.mul(self.cut.start(tile), apart), k0), g.acc)
-            rows = self.cut.rows(tile)
-            f.call_function(split, source, f.mul(apart, g.bytes), strip, rows, depth)
+            sizes = [self.cut.rows(tile), depth]
+            if isinstance(t, F32AmxSchedule):
+                row = t.term_row * g.bytes
+                sizes += [integer(row), integer(t.mr * row)]
+            f.call_function(split, source, f.mul(apart, g.bytes), strip, *sizes)
 
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
