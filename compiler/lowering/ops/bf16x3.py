@@ -11,16 +11,23 @@ from ....ir.dims import Dim
 from ....ir.dims.polynomial import terms_of
 from ....ir.dtype import DType
 from ....ir.graph import Value
+from ....ir.op import Array
 from ....plan.packing.panel_params import multiplies_bf16
 from ..build.region_lowering import RegionLowering
 
 # Sizes from which on six products on tiles take less time than one of vectors, measured
 # (docs/dev/tuning/f32-products-amx.md): rows share an expanded panel, columns a split row.
-_MIN_ROWS: Final = 32
+_MIN_ROWS: Final = 96
+# Of as many weights as _MANY_WEIGHTS, and of a dynamic number of matrices with so many rows each.
+_MIN_ROWS_OF_MANY_WEIGHTS: Final = 48
+_MIN_ROWS_OF_MATRICES: Final = 32
+_MANY_WEIGHTS: Final = 1 << 19
 _MIN_COLUMNS: Final = 128
 _MIN_DEPTH: Final = 128
 # The largest weight: bf16 rounds those near the largest number to infinity.
 _MAX_WEIGHT: Final = 2.0**127
+# Weights that are compared twice, which are in L2 the second time.
+_CHECKED_AT_ONCE: Final = 1 << 17
 
 
 def multiplies_bf16x3(
@@ -36,16 +43,27 @@ def multiplies_bf16x3(
         return False
     if not isinstance(n, int) or not isinstance(k, int) or n < _MIN_COLUMNS or k < _MIN_DEPTH:
         return False
-    if least_rows(m) < _MIN_ROWS:
+    if not isinstance(m, int):
+        enough = least_rows(m) >= _MIN_ROWS_OF_MATRICES
+    else:
+        enough = m >= (_MIN_ROWS_OF_MANY_WEIGHTS if n * k >= _MANY_WEIGHTS else _MIN_ROWS)
+    if not enough:
         return False
     op = lowering.constant_op(weights)
-    if op is None or op.data.size == 0:
-        return False
-    # A NaN is the least and the largest number.
-    return bool(-_MAX_WEIGHT <= np.min(op.data) and np.max(op.data) <= _MAX_WEIGHT)
+    return op is not None and _are_small(op.data)
+
+
+def _are_small(weights: Array) -> bool:
+    """Whether all are finite and at most _MAX_WEIGHT: a NaN is the least and the largest number."""
+    flat = weights.reshape(-1)
+    for at in range(0, flat.size, _CHECKED_AT_ONCE):
+        some = flat[at : at + _CHECKED_AT_ONCE]
+        if not (-_MAX_WEIGHT <= np.min(some) and np.max(some) <= _MAX_WEIGHT):
+            return False
+    return True
 
 
 def least_rows(m: Dim) -> int:
-    """How many rows there are at least, if there are any: a dynamic number of matrices of 32 rows
-    each, say, has 32."""
+    """How many rows a dynamic M has at least, if it has any: a number of matrices of 32 rows each,
+    say, has 32."""
     return math.gcd(*terms_of(m).values())

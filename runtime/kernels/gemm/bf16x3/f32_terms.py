@@ -59,26 +59,28 @@ def split_rows_function(g: GemmContext) -> Function:
     )
     p = f.params
     full = f.mul(f.udiv(p["k"], STEP_VALUES), STEP_VALUES)
+    last = f.stack(4 * STEP_VALUES)
     with f.range(0, p["rows"], outer=True) as i:
         source = f.offset(p["source"], f.mul(i, p["apart"]))
         row = f.offset(p["strip"], f.mul(i, p["row"]))
-        with f.range(0, full, STEP_VALUES, unroll=1) as k:
-            _split_step(g, f, source, row, k, None)
         with f.if_(f.icmp("slt", full, p["k"])):
-            _split_step(g, f, source, row, full, f.sub(p["k"], full))
+            for at in range(0, STEP_VALUES, g.lanes):
+                k = f.add(full, at)
+                tail = tail_mask(f, g.lanes, f.sub(p["k"], k))
+                x = masked_load(f, vec(F32, g.lanes), f.at(source, k, F32), tail)
+                f.store(x, f.at(last, at, F32), g.align)
+        with f.range(0, p["k"], STEP_VALUES, unroll=1) as k:
+            in_memory = f.icmp("slt", k, full)
+            _split_step(g, f, f.select(in_memory, f.at(source, k, F32), last), f.at(row, k, I16))
     return f
 
 
-def _split_step(
-    g: GemmContext, f: Function, source: Value, row: Value, k: Value, left: Value | None
-) -> None:
-    """The terms of the values of one step, from k on, of which `left` exist (None: all)."""
+def _split_step(g: GemmContext, f: Function, source: Value, to: Value) -> None:
+    """The terms of the values of one step at `source`: of the first one, at `to`."""
     lanes = g.lanes
     kind = vec(F32, lanes)
-    values: list[Value] = []
-    for at in range(0, STEP_VALUES, lanes):
-        tail = None if left is None else tail_mask(f, lanes, f.sub(left, at))
-        values.append(masked_load(f, kind, f.at(source, f.add(k, at), F32), tail))
+    steps = range(0, STEP_VALUES, lanes)
+    values = [f.load(kind, f.at(source, at, F32), g.bytes) for at in steps]
     tops = [_round_up(f, x) for x in values]
     finite = f.var(vec(I16, STEP_VALUES), _upper_words(f, tops))
     first, rest = [f.var(kind, top) for top in tops], [f.var(kind) for _ in tops]
@@ -95,8 +97,7 @@ def _split_step(
     third = [f.fsub(x.get(), top) for x, top in zip(rest, second, strict=True)]
     terms = [_upper_words(f, [x.get() for x in first]), _upper_words(f, second)]
     for term, words in enumerate([*terms, _upper_words(f, third), finite.get()]):
-        to = f.at(f.offset(row, f.mul(f.params["term"], term)), k, I16)
-        f.store(words, to, 2 * STEP_VALUES)
+        f.store(words, f.offset(to, f.mul(f.params["term"], term)), 2 * STEP_VALUES)
 
 
 def _round_up(f: Function, x: Value) -> Value:
@@ -174,22 +175,26 @@ def _expand_function(g: GemmContext) -> Function:
     count = f.smin(f.params["count"], words[_LEFT])
     full = f.smin(count, words[_FULL])
     row_bytes = t.nr * g.bytes
-    with f.range(0, full, unroll=1) as row:
-        source = f.offset(words[_SOURCE], f.mul(row, 2 * row_bytes))
-        for at in range(0, 2 * row_bytes, 64):
-            f.prefetch(f.offset(source, at + _FETCH_BYTES))
-        for c in range(0, t.nr, g.lanes):
-            pair = [f.load(g.vector, f.at(source, i * t.nr + c, g.acc), g.bytes) for i in range(2)]
-            _store_terms(g, f, words, f.add(f.mul(row, t.nr), c), pair)
+    # What is behind K meets zeros of A, and has to be finite: the last row of an odd K, and zeros.
+    behind, zeros = f.stack(2 * row_bytes), f.as_value(0, g.vector)
+    single = f.and_(f.icmp("eq", full, words[_FULL]), f.icmp("ne", words[_ODD], 0))
     source = f.offset(words[_SOURCE], f.mul(full, 2 * row_bytes))
-    single = f.icmp("ne", words[_ODD], 0)
-    with f.range(full, count, outer=True) as row:
-        has_first = f.and_(f.icmp("eq", row, words[_FULL]), single)
+    with f.if_(f.icmp("slt", full, count)):
+        for c in range(0, 2 * t.nr, g.lanes):
+            f.store(zeros, f.at(behind, c, g.acc), g.align)
+        with f.if_(single):
+            for c in range(0, t.nr, g.lanes):
+                x = f.load(g.vector, f.at(source, c, g.acc), g.bytes)
+                f.store(x, f.at(behind, c, g.acc), g.align)
+    with f.range(0, count, unroll=1) as row:
+        pair_of_rows = f.offset(words[_SOURCE], f.mul(row, 2 * row_bytes))
+        for at in range(0, 2 * row_bytes, 64):
+            f.prefetch(f.offset(pair_of_rows, at + _FETCH_BYTES))
+        inside = f.icmp("slt", row, full)
+        pair_of_rows = f.select(inside, pair_of_rows, behind)
         for c in range(0, t.nr, g.lanes):
-            first = f.var(g.vector, 0)
-            with f.if_(has_first):
-                first.set(f.load(g.vector, f.at(source, c, g.acc), g.bytes))
-            pair = [first.get(), f.as_value(0, g.vector)]
+            addresses = [f.at(pair_of_rows, i * t.nr + c, g.acc) for i in range(2)]
+            pair = [f.load(g.vector, x, g.bytes) for x in addresses]
             _store_terms(g, f, words, f.add(f.mul(row, t.nr), c), pair)
     for at, value in (
         (_SOURCE, source),

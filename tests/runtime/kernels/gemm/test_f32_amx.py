@@ -207,7 +207,7 @@ def test_specs_that_no_kernel_computes_are_refused() -> None:
 
 
 def compile_product(weights: np.ndarray, *rows: int | str, **options: object) -> irc.CompiledModel:
-    x = ops.parameter("x", (*(rows or (64,)), weights.shape[0]))
+    x = ops.parameter("x", (*(rows or (96,)), weights.shape[0]))
     return irc.compile_model(ops.model({"y": ops.matmul(x, weights)}), **options)  # type: ignore
 
 
@@ -222,12 +222,14 @@ def test_sizes_and_finite_weights_decide() -> None:
     line = "AMX: f32 factors as sums of three bf16 numbers in 1 of 1 products"
     assert splits(net) == tiled == (f"tiles      {line}" in net.report())
     assert (describe_bf16x3(net.plan) == line) == tiled
+    assert splits(compile_product(np.ones((1024, 512), np.float32), 48)) == tiled
     broken = [np.array(w) for _ in range(3)]
     for array, value in zip(broken, (np.inf, np.nan, 3e38), strict=True):
         array[3, 4] = value
         assert not splits(compile_product(array))
     for other in (
-        compile_product(w, 31),
+        compile_product(w, 95),
+        compile_product(np.ones((1024, 512), np.float32), 47),
         compile_product(w, "rows"),
         compile_product(w, "matrices", 31),
         compile_product(w, "matrices", "rows"),
@@ -270,6 +272,6 @@ def test_convolutions_of_single_pixels_do_so() -> None:
 
 def test_a_constant_denormal_that_is_added_keeps_products_on_vectors() -> None:
     w = np.random.default_rng(5).standard_normal((128, 128)).astype(np.float32)
-    y = ops.matmul(ops.parameter("x", (64, 128)), w)
+    y = ops.matmul(ops.parameter("x", (96, 128)), w)
     net = irc.compile_model(ops.model({"y": ops.add(y, np.float32(1e-40))}))
     assert not splits(net) and not net.plan.denormals.flush
