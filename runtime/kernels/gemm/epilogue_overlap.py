@@ -8,7 +8,7 @@ finishes a few rows. A block's last tile is finished behind it.
 from __future__ import annotations
 
 from ...llvmir.builder import Function
-from ...llvmir.values import I64, PTR, Value
+from ...llvmir.values import I64, PTR, Value, integer
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.register_tile import unrolled_loop
 from .context import GemmContext
@@ -90,11 +90,11 @@ class DeferredRows:
         dynamic M has three kinds of tiles: they would take up to 2.4 times as long to compile."""
         f, g = self.f, self.waiting.g
         first = f.mul(f.udiv(k, AMX_ROWS), each)
+        if g.schedule.guarded or not self.waiting.schedule.inline_epilogue:
+            self.call_some(first, integer(each))
+            return
         with f.if_(f.icmp("slt", first, self.rows)):
             count = f.smin(f.sub(self.rows, first), each)
-            if g.schedule.guarded or not self.waiting.schedule.inline_epilogue:
-                self.call(first, count)
-                return
             with f.if_(f.icmp("eq", self.cols, g.schedule.width)) as branch:
                 origin = (self.buffer, self.m, self.n)
                 full = FullRows(g, f, self.frame, origin, self.terms)

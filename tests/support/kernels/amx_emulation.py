@@ -11,6 +11,7 @@ do not fit, tiles that are not released) is kept and raised by `check`.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import re
 import threading
 from collections.abc import Callable
@@ -18,8 +19,18 @@ from functools import partial
 
 import ml_dtypes
 import numpy as np
+from irc_compiler.plan.target import Target, generic_target
 
 FEATURES = ("amx-bf16", "amx-int8", "amx-tile")
+
+
+def sapphire_rapids() -> Target:
+    """A typical server with AMX, as LLVM sees it."""
+    target = generic_target("avx512")
+    more = {"avx512bf16", "avx512vnni", *FEATURES}
+    return dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
+
+
 ROWS, BYTES = 16, 64
 _TINY = np.float32(2.0**-126)
 _problems: list[str] = []

@@ -44,7 +44,6 @@ class F32AmxMicroKernel(AmxMicroKernel):
         # Rows of cells of the next panel that a step of a tile expands; the panel being multiplied.
         self._pace, self._current = f.var(I64), f.var(PTR)
         self._panels: Bounds = (integer(0), integer(0))
-        self._functions: dict[TileShape, Function] = {}
         self.split = schedule
 
     def begin_block(self, loops: LoopState, tiles: Bounds, panels: Bounds) -> None:
@@ -77,9 +76,9 @@ class F32AmxMicroKernel(AmxMicroKernel):
         """Tiles of other rows and vectors have other registers; all else is an argument."""
         down = -(-shape.rows // AMX_ROWS)
         shape = TileShape(down * AMX_ROWS, shape.vectors, 1, edge=False)
-        if shape not in self._functions:
-            self._functions[shape] = _tile_function(self, shape)
-        return self._functions[shape]
+        if shape not in self._made:
+            self._made[shape] = _tile_function(self, shape)
+        return self._made[shape]
 
     def more_arguments(self, row: Value, rows: Value, terms: Sequence[Value]) -> Sequence[Value]:
         t, bytes_ = self.split, self.g.bytes

@@ -81,7 +81,7 @@ def _split_step(g: GemmContext, f: Function, source: Value, to: Value) -> None:
     kind = vec(F32, lanes)
     steps = range(0, STEP_VALUES, lanes)
     values = [f.load(kind, f.at(source, at, F32), g.bytes) for at in steps]
-    tops = [_round_up(f, x) for x in values]
+    tops = [_round_to_nearest(f, x) for x in values]
     finite = f.var(vec(I16, STEP_VALUES), _upper_words(f, tops))
     first, rest = [f.var(kind, top) for top in tops], [f.var(kind) for _ in tops]
     for x, top, variable in zip(values, tops, rest, strict=True):
@@ -93,14 +93,14 @@ def _split_step(g: GemmContext, f: Function, source: Value, to: Value) -> None:
             top.set(_cut(f, x, top.get()))
             variable.set(_subtract(f, x, top.get()))
         finite.set(_upper_words(f, [_without_infinities(f, top.get()) for top in first]))
-    second = [_round_up(f, x.get()) for x in rest]
+    second = [_round_to_nearest(f, x.get()) for x in rest]
     third = [f.fsub(x.get(), top) for x, top in zip(rest, second, strict=True)]
     terms = [_upper_words(f, [x.get() for x in first]), _upper_words(f, second)]
     for term, words in enumerate([*terms, _upper_words(f, third), finite.get()]):
         f.store(words, f.offset(to, f.mul(f.params["term"], term)), 2 * STEP_VALUES)
 
 
-def _round_up(f: Function, x: Value) -> Value:
+def _round_to_nearest(f: Function, x: Value) -> Value:
     """Lanes of f32 rounded to bf16, as f32: to the nearest one, ties away from zero."""
     word = f.bitcast(x, vec(I32, x.lanes))
     return f.bitcast(f.and_(f.add(word, _HALF_BIT), _UPPER_BITS), x.type)
@@ -212,7 +212,7 @@ def _store_terms(
     """The terms of two neighbours along K, as cells, from element `at` of each term on."""
     for term in range(BF16_TERMS):
         last = term + 1 == BF16_TERMS
-        tops = pair if last else [_round_up(f, x) for x in pair]
+        tops = pair if last else [_round_to_nearest(f, x) for x in pair]
         low, high = (f.bitcast(x, vec(I32, g.lanes)) for x in tops)
         cell = f.or_(f.lshr(low, 16), f.and_(high, _UPPER_BITS))
         to = f.offset(words[_TO], f.mul(words[_APART], term))

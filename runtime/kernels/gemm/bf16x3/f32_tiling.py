@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from .....plan.packing.panel_params import BF16_TERMS
+from .....ir.dtype import DType
+from .....plan.packing.panel_params import BF16_TERMS, cell_depth
 from .....plan.specs.gemm import GemmSpec
 from .....plan.target import Target
 from ...emit.amx_registers import AMX_ROWS
+from ...emit.dot_units import tile_instruction
 from ..block_sizes import ProductShape, panel_work
 from ..schedule import F32AmxSchedule
 from .f32_terms import LEFT_TERMS, STEP_VALUES
@@ -30,6 +32,8 @@ def choose_f32_amx_schedule(
 ) -> F32AmxSchedule:
     """The schedule on tiles. heights: a known M cut evenly into tiles of at most two registers."""
     product = ProductShape.of(spec, target)
+    instruction = tile_instruction(target, DType.bf16, cell_depth(target, DType.bf16))
+    assert instruction is not None
     if product.guarded:
         heights = (2 * AMX_ROWS, AMX_ROWS)
     mr, nr = heights[0], product.nr
@@ -65,8 +69,7 @@ def choose_f32_amx_schedule(
         fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,
         rows_of_work=-(-mr // _ROW_SPEEDUP),
         panel_work=panel_work(target, product),
-        instruction="llvm.x86.tdpbf16ps",
-        inline_epilogue=False,
+        instruction=instruction,
         a_fetch_rows=target.heuristics.amx_prefetch_rows,
         term_row=term_row,
         split_strip=split_strip,

@@ -13,12 +13,12 @@ import re
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import AmxSchedule, VectorSchedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule
 from support.kernels import amx_emulation, amx_trap
+from support.kernels.amx_emulation import sapphire_rapids
 from support.kernels.harness import (
     AMX,
     HAS_AMX,
@@ -45,13 +45,6 @@ tiled = pytest.mark.skipif(
 each_kind = pytest.mark.parametrize("kind", KINDS)
 copied = pytest.mark.parametrize("kind", ["f32", "i8"])
 ISA = "avx512" + AMX
-
-
-def sapphire_rapids() -> Target:
-    """A typical server with AMX, as LLVM sees it."""
-    target = generic_target("avx512")
-    more = {"avx512bf16", "avx512vnni", *amx_emulation.FEATURES}
-    return dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.llm.architectures.matrix import GroupedMatrix
 from irc_compiler.plan.packing.panel_params import BF16_TERMS, bf16x3_group, has_tiles
-from irc_compiler.plan.target import Target, generic_target
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm.bf16x3.tiling import MAX_TILE_ROWS, SumTiles
@@ -27,7 +27,7 @@ from irc_compiler.runtime.kernels.gemm.schedule import Bf16x3Schedule, DequantSc
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, schedule_gemm
 from irc_compiler.runtime.machine import roofline
 from irc_compiler.runtime.machine.detect import host_target
-from support.kernels import amx_emulation
+from support.kernels.amx_emulation import sapphire_rapids
 from support.kernels.harness import each_tiled_isa, same_bits, target_of
 from support.kernels.int8_products import Case, expected, make_spec, multiply, weights_of
 
@@ -38,13 +38,6 @@ each_zero = pytest.mark.parametrize("zero", ["none", "one", "each", "offset"])
 
 def case(k: int, n: int, dtype: DType, group: int, zero: str = "each", apart: int = 0) -> Case:
     return Case(k, n, dtype, group, zero, apart, bf16x3=True)
-
-
-def sapphire_rapids() -> Target:
-    """A typical server with AMX, as LLVM sees it."""
-    target = generic_target("avx512")
-    more = {"avx512bf16", "avx512vnni", *amx_emulation.FEATURES}
-    return dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
 
 
 def normal(m: int, k: int) -> np.ndarray:

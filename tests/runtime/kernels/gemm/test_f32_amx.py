@@ -6,8 +6,6 @@ Where the machine has no tiles, their instructions are caught and emulated (amx_
 
 from __future__ import annotations
 
-import dataclasses
-
 import irc_compiler as irc
 import numpy as np
 import onnx
@@ -18,25 +16,18 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.panel_params import multiplies_bf16
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import Target, generic_target
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import F32AmxSchedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, schedule_gemm
 from irc_compiler.runtime.machine.detect import host_target
-from support.kernels import amx_emulation
+from support.kernels.amx_emulation import sapphire_rapids
 from support.kernels.harness import each_tiled_isa, run, same_bits, target_of
 from support.kernels.products import Case, check, extract, lay_out, make, pack_right, product
 
 F32 = DType.f32
-
-
-def sapphire_rapids() -> Target:
-    """A typical server with AMX, as LLVM sees it."""
-    target = generic_target("avx512")
-    more = {"avx512bf16", "avx512vnni", *amx_emulation.FEATURES}
-    return dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
 
 
 def case(m: int, k: int, n: int, **fields: object) -> Case:

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.specs.gemm import MAX_VECTOR_INT8_ROWS
-from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm.int8_amx.tiling import GroupTiles
 from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.schedule import Int8AmxSchedule, Int8Schedule
 from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, schedule_gemm
-from support.kernels import amx_emulation
+from support.kernels.amx_emulation import sapphire_rapids
 from support.kernels.harness import ISAS, each_tiled_isa, same_bits, target_of
 from support.kernels.int8_products import Case, expected, make_spec, multiply, whole_numbers
 
@@ -31,13 +30,6 @@ COMPARED = [
     pytest.param(dtype, zero, marks=() if (dtype, zero) == (U4, "offset") else pytest.mark.slow)
     for dtype, zero in product((U4, I4, U8, I8), ZEROS)
 ]
-
-
-def sapphire_rapids() -> Target:
-    """A typical server with AMX, as LLVM sees it."""
-    target = generic_target("avx512")
-    more = {"avx512bf16", "avx512vnni", *amx_emulation.FEATURES}
-    return dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
 
 
 def check_integers(c: Case, isa: str, m: int, *, size: int | None, workers: int = 1) -> None:
