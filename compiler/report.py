@@ -140,10 +140,13 @@ def describe_int8_tiles(plan: Plan, target: Target) -> str:
 
 def describe_bf16x3(plan: Plan) -> str:
     """Which products run on tiles of AMX in f32; nothing where none does."""
-    specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
-    count = sum(s.compute_unit() in BF16_PRODUCTS for s in specs)
+    found: list[str] = []
+    for name, products in _products(plan):
+        count = sum(s.compute_unit() in BF16_PRODUCTS for s in products)
+        if count:
+            found.append(f"{count} of {len(products)} {name}")
     how = "f32 factors as sums of three bf16 numbers"
-    return f"AMX: {how} in {count} of {len(specs)} products" if count else ""
+    return f"AMX: {how} in {', '.join(found)}" if found else ""
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:

@@ -216,6 +216,8 @@ def multiplies_bf16(target: Target) -> bool:
 
 # Numbers of bf16, with 8 bits each, whose sum is a number of f32.
 BF16_TERMS: Final = 3
+# Values of K that one product of tiles of bf16 takes.
+BF16_STEP_VALUES: Final = 32
 # Products of bf16 in place of one of f32, by the unit (Spec.compute_unit): a number of bf16 times
 # three, or three times three without those below 2^-22 of the whole.
 BF16_PRODUCTS: Final = {"bf16x3": BF16_TERMS, "bf16x6": 6}

@@ -16,8 +16,14 @@ from ...ir.errors import VerificationError
 from ...ir.lazy_dataclass import dataclass
 from ...ir.scalar.program import Program
 from ...ir.scalar.verify import verify_program
-from ..packing.layouts import PackedConv, PackedLayout
-from ..packing.panel_params import BYTES, conv_cells, multiplies_pairs, panel_width
+from ..packing.layouts import PackedB, PackedConv, PackedLayout
+from ..packing.panel_params import (
+    BF16_STEP_VALUES,
+    BYTES,
+    conv_cells,
+    multiplies_pairs,
+    panel_width,
+)
 from ..ranges import CHANNELS, COUNT, MAX_CHANNELS, MAX_ELEMENTS, MAX_TAPS, OFFSET, STEP, Range
 from ..target import Target
 from .base import Operand, PackedOperand, Resolve, Size, Spec, count_instructions, resolver
@@ -29,6 +35,7 @@ from .checks import (
     spec_error,
     types_of,
 )
+from .gemm import GemmSpec
 
 # Pixels of a row, and rows, that copies of data reach over at most.
 _REACH = 1 << 10
@@ -105,6 +112,8 @@ class ConvSpec(Spec):
     outside the data. Bytes: data is u8 or i8, weights are i8 or i16, acc is i32. zero (None: 0) is
     one element of data's type that is subtracted from the data. Buffers: data, weights, zero if
     there is one, epilogue_operands..., out.
+
+    bf16x3: as GemmSpec's, of the product that `product_of_windows` gives.
     """
 
     family: ClassVar[str] = "conv"
@@ -134,6 +143,7 @@ class ConvSpec(Spec):
     epilogue_operands: tuple[Operand, ...] = ()
     compute_dtype: DType | None = None
     zero_point: Operand | None = None
+    bf16x3: bool = False
 
     # Operands -----------------------------------------------------------------------------------
 
@@ -193,6 +203,12 @@ class ConvSpec(Spec):
         self._verify_bytes()
         if self.compute_dtype is not None:
             self._verify_rounding(self.compute_dtype)
+        if self.bf16x3:
+            product = product_of_windows(self)
+            if product is None:
+                what = "a convolution cannot be a product of windows"
+                raise spec_error(what, where, self.window, "one group, f32, known sizes")
+            product.verify(target)
         results = verify_program(
             self.epilogue, [self.acc, *types_of(self.epilogue_operands)], where
         )
@@ -269,9 +285,79 @@ class ConvSpec(Spec):
         return elements * (products + count_instructions(self.epilogue))
 
     def compute_unit(self) -> str:
+        if self.bf16x3:
+            return "bf16x6"
         if self.compute_dtype is not None:
             return str(self.compute_dtype)
         factors = self.factor_dtypes()[: 1 if self.packed.winograd else 2]
         if self.acc is DType.i32 and all(t.bits == 8 for t in factors):
             return "int8"
         return "f64" if self.acc is DType.f64 else "f32"
+
+
+def product_of_windows(spec: ConvSpec) -> GemmSpec | None:
+    """The product of matrices that a convolution of f32 is: rows of A are the windows of all output
+    pixels, tap by tap and channel by channel, with zeros outside of the data. None where its sizes
+    are dynamic, but for the batch, which is then that of the product; where channels are grouped,
+    or no whole steps of tiles; where pixels of a result or of an epilogue operand are not a fixed
+    distance apart.
+
+    A's strides say nothing: A is not in memory.
+    """
+    if spec.groups != 1 or spec.packed.grouped or spec.packed.depthwise or spec.packed.winograd:
+        return None
+    if spec.channels < 1 or spec.channels % BF16_STEP_VALUES != 0:
+        return None
+    if spec.acc is not DType.f32 or spec.data.dtype is not DType.f32 or spec.data.strides[1] != 1:
+        return None
+    walked = [*spec.epilogue_operands, spec.out]
+    sizes = [d for d in (*spec.in_sizes, *spec.out_sizes, *spec.window.pads) if isinstance(d, int)]
+    strides = [s for o in (spec.data, *walked) for s in o.strides[1:] if isinstance(s, int)]
+    rank = len(spec.out_sizes)
+    if len(sizes) != 3 * rank or len(strides) != (rank + 1) * (1 + len(walked)):
+        return None
+    batch: tuple[Size, ...] = (spec.batch,)
+    axes: tuple[Size, ...] = spec.out_sizes
+    apart = [_distance(axes, o.strides[2:]) for o in walked]
+    together = [_distance((*batch, *axes), (o.strides[0], *o.strides[2:])) for o in walked]
+    if isinstance(spec.batch, int) and None not in together:
+        batch, axes, apart = (), (*batch, *axes), together
+    if None in apart:
+        return None
+    operands = [
+        Operand(o.dtype, (*o.strides[: len(batch)], distance or 0, o.strides[1]), o.offset)
+        for o, distance in zip(walked, apart, strict=True)
+    ]
+    none = (0,) * len(batch)
+    return GemmSpec(
+        batch=batch,
+        m=math.prod(d for d in axes if isinstance(d, int)),
+        n=spec.outputs,
+        k=spec.matrices[1],
+        a=Operand(spec.data.dtype, (*spec.data.strides[: len(batch)], 0, 1), spec.data.offset),
+        b=Operand(spec.weights.dtype, (*none, 0, 0)),
+        out=operands[-1],
+        acc=spec.acc,
+        packed=PackedB(spec.packed.nr, spec.packed.kr),
+        epilogue=spec.epilogue,
+        epilogue_operands=tuple(operands[:-1]),
+        bf16x3=spec.bf16x3,
+    )
+
+
+def _distance(sizes: Sequence[Size], strides: Sequence[Size]) -> int | None:
+    """How far apart neighbours are that axes of `sizes`, walked by `strides`, count as one; None if
+    that varies."""
+    found: int | None = None
+    count = 1
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if size == 1:
+            continue
+        if not isinstance(size, int) or not isinstance(stride, int):
+            return None
+        if found is None:
+            found = stride
+        elif stride != found * count:
+            return None
+        count *= size
+    return found or 0

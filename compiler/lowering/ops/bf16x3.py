@@ -22,8 +22,8 @@ _MIN_ROWS: Final = 96
 _MIN_ROWS_OF_MANY_WEIGHTS: Final = 48
 _MIN_ROWS_OF_MATRICES: Final = 32
 _MANY_WEIGHTS: Final = 1 << 19
-_MIN_COLUMNS: Final = 128
-_MIN_DEPTH: Final = 128
+_MIN_COLUMNS: Final = 96
+_MIN_DEPTH: Final = 64
 # The largest weight: bf16 rounds those near the largest number to infinity.
 _MAX_WEIGHT: Final = 2.0**127
 # Weights that are compared twice, which are in L2 the second time.

@@ -12,6 +12,7 @@ from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.layouts import PackedLayout
 from ....plan.specs.base import Size
+from ....plan.specs.convolution import ConvSpec
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
@@ -64,15 +65,23 @@ def _is_number(stride: Size) -> TypeGuard[int]:
 
 @dataclass(frozen=True, eq=False)
 class GemmContext(KernelContext):
-    """What all parts of one kernel share: the spec, its schedule, and the frame of a matrix."""
+    """What all parts of one kernel share: the spec, its schedule, and the frame of a matrix.
+    windows: the convolution whose windows are the rows of A, which is not in memory then."""
 
     spec: GemmSpec
     schedule: GemmSchedule
+    windows: ConvSpec | None = None
 
     @staticmethod
-    def of(spec: GemmSpec, target: Target, module: Module, schedule: GemmSchedule) -> GemmContext:
+    def of(
+        spec: GemmSpec,
+        target: Target,
+        module: Module,
+        schedule: GemmSchedule,
+        windows: ConvSpec | None = None,
+    ) -> GemmContext:
         unit = find_unit(target, spec.cell_dtype(), schedule.kr, schedule.lanes)
-        return GemmContext(spec, target, module, schedule.lanes, unit, schedule)
+        return GemmContext(spec, target, module, schedule.lanes, unit, schedule, windows)
 
     @cached_property
     def block_unit(self) -> BlockUnit | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....plan.specs.convolution import ConvSpec, product_of_windows
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Module
@@ -13,8 +14,17 @@ from .schedule import F32AmxSchedule, VectorSchedule
 from .tiling import schedule_gemm, without_rounding
 
 
-def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
-    """The kernel of a product."""
+def generate_product_of_windows(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a convolution that is a product of matrices."""
+    product = product_of_windows(spec)
+    assert product is not None
+    return generate(product, target, symbol, spec)
+
+
+def generate(
+    spec: GemmSpec, target: Target, symbol: str, windows: ConvSpec | None = None
+) -> Kernel:
+    """The kernel of a product. windows: the convolution whose windows are the rows of A."""
     module, schedule = Module(target), schedule_gemm(spec, target)
     out = INPLACE if spec.epilogue_operands else WRITE
     zeros, scaling = ([READ] * len(x) for x in (spec.zero_points, spec.scaling()))
@@ -24,7 +34,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     entry = open_kernel(
         module, symbol, buffers, spec.runtime_dims, only_calls=True, optimized=optimized
     )
-    loops = GemmLoops(GemmContext.of(spec, target, module, schedule.tiles), entry)
+    loops = GemmLoops(GemmContext.of(spec, target, module, schedule.tiles, windows), entry)
     f = entry.function
     if schedule.n_one:
         loops.column(schedule.dot_rows)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from .....plan.packing.panel_params import BF16_TERMS
+from .....plan.packing.panel_params import BF16_STEP_VALUES, BF16_TERMS
 from ....llvmir.builder import Function
 from ....llvmir.values import I1, I64, PTR, Value, integer
 from ...emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
@@ -24,7 +24,7 @@ from ..loops.loop_state import LoopState
 from ..loops.work_partition import Bounds
 from ..micro_kernel import KBlock
 from ..schedule import F32AmxSchedule
-from .f32_terms import LEFT_TERMS, STEP_VALUES, PanelExpansion, panel_terms_apart
+from .f32_terms import LEFT_TERMS, PanelExpansion, panel_terms_apart
 
 # Terms of A times terms of B. Term 3 of A is term 0 without infinities.
 _PAIRS: Final = ((2, 0), (0, 0), (1, 0), (1, 1), (3, 1), (3, 2))
@@ -87,7 +87,7 @@ class F32AmxMicroKernel(AmxMicroKernel):
             t.term_row * bytes_,
             t.mr * t.term_row * bytes_,
             panel_terms_apart(t),
-            -(-t.mr // max(1, t.kc // STEP_VALUES)),
+            -(-t.mr // max(1, t.kc // BF16_STEP_VALUES)),
         )
         return (
             *(self._current.get(), self.expansion.address, self._pace.get(), self.deferred.address),
@@ -130,12 +130,14 @@ def _tile_function(micro: F32AmxMicroKernel, shape: TileShape) -> Function:
         for register, address in sums:
             on_tile(f, "tileloadd64", register, address, stride)
     waiting = DeferredRows(micro.deferred, f, p["frame"], p["waiting"], p["finish"])
-    lefts = [f.offset(p["a"], f.mul(p["a_apart"], term)) for term in range(LEFT_TERMS)]
+    lefts = [f.offset(p["a"], f.mul(p["a_apart"], term)) for term in range(BF16_TERMS)]
+    word = f.offset(p["a"], f.mul(p["a_apart"], LEFT_TERMS))
+    lefts.append(f.offset(p["a"], f.load(I64, word)))
     rights = [f.offset(p["terms"], f.mul(p["b_apart"], term)) for term in range(BF16_TERMS)]
     below, panel_row = f.mul(p["row"], AMX_ROWS), integer(t.nr * g.bytes)
-    steps = f.ceil_div(p["k"], STEP_VALUES)
+    steps = f.ceil_div(p["k"], BF16_STEP_VALUES)
     with f.range(0, steps, unroll=1) as step:
-        a_step, b_step = f.mul(step, 2 * STEP_VALUES), f.mul(step, AMX_ROWS * t.nr * g.bytes)
+        a_step, b_step = f.mul(step, 2 * BF16_STEP_VALUES), f.mul(step, AMX_ROWS * t.nr * g.bytes)
 
         def left(i: int, term: int) -> TileAddress:
             at = f.add(a_step, below) if i else a_step

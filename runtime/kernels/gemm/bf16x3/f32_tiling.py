@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Final
 
 from .....ir.dtype import DType
-from .....plan.packing.panel_params import BF16_TERMS, cell_depth
+from .....plan.packing.panel_params import BF16_STEP_VALUES, BF16_TERMS, cell_depth
 from .....plan.specs.gemm import GemmSpec
 from .....plan.target import Target
 from ...emit.amx_registers import AMX_ROWS
 from ...emit.dot_units import tile_instruction
 from ..block_sizes import ProductShape, panel_work
 from ..schedule import F32AmxSchedule
-from .f32_terms import LEFT_TERMS, STEP_VALUES
+from .f32_terms import LEFT_TERMS
 
 _LINE_ELEMENTS: Final = 16
 _BF16_BYTES: Final = 2
@@ -42,7 +42,8 @@ def choose_f32_amx_schedule(
     kc, blocked = _depth(spec, share, tiles, nr)
     # An odd number of lines: rows a power of two apart would share cache sets.
     term_row = (kc // 2 // _LINE_ELEMENTS | 1) * _LINE_ELEMENTS
-    split_strip = LEFT_TERMS * mr * term_row
+    # With a line for the strip's word.
+    split_strip = LEFT_TERMS * mr * term_row + _LINE_ELEMENTS
     most = (share // product.bytes - BF16_TERMS * kc * nr) // split_strip
     mc = -(-tiles // -(-tiles // max(1, most)))
     return F32AmxSchedule(
@@ -82,5 +83,5 @@ def _depth(spec: GemmSpec, l2_share: int, tiles: int, nr: int) -> tuple[int, boo
     assert isinstance(spec.k, int)
     panels = 2 * BF16_TERMS * nr * _BF16_BYTES
     rows = min(tiles, _SHARING_TILES) * LEFT_TERMS * 2 * AMX_ROWS * _BF16_BYTES
-    blocks = max(1, -(-spec.k // max(2 * STEP_VALUES, l2_share // (panels + rows))))
-    return max(1, -(-spec.k // (blocks * STEP_VALUES))) * STEP_VALUES, blocks > 1
+    blocks = max(1, -(-spec.k // max(2 * BF16_STEP_VALUES, l2_share // (panels + rows))))
+    return max(1, -(-spec.k // (blocks * BF16_STEP_VALUES))) * BF16_STEP_VALUES, blocks > 1

@@ -17,7 +17,7 @@ from ....llvmir.kernel_entry import share
 from ....llvmir.values import ELEMENT, I1, Value, integer
 from ..amx import AmxMicroKernel
 from ..bf16x3.f32_micro_kernel import F32AmxMicroKernel
-from ..bf16x3.f32_terms import reads_rows, split_rows_function
+from ..bf16x3.f32_strips import F32Strips, reads_rows
 from ..bf16x3.micro_kernel import Bf16x3MicroKernel
 from ..bf16x3.split_rows import split_function
 from ..epilogue import finish_function
@@ -129,9 +129,9 @@ class GemmLoops(LoopState):
         terms = Terms(self) if g.corrections else None
         int8 = t if isinstance(t, Int8Schedule | Int8AmxSchedule) else None
         quantize = quantize_function(g) if int8 else None
-        split = None
+        split: Function | F32Strips | None = None
         if isinstance(t, F32AmxSchedule):
-            split, in_memory = split_rows_function(g), reads_rows(g.spec)
+            split, in_memory = F32Strips(g, t), reads_rows(g.spec)
         elif isinstance(t, Bf16x3Schedule):
             split, in_memory = split_function(g), reads_source(g.spec)
         else:
@@ -237,7 +237,7 @@ class GemmLoops(LoopState):
 
     def split_a(
         self,
-        split: Function,
+        split: Function | F32Strips,
         pack: Function | None,
         a: Value,
         copy: Value,
@@ -258,10 +258,12 @@ class GemmLoops(LoopState):
                 apart = self.size(g.spec.a.strides[-2])
                 source = f.at(a, f.add(f.mul(self.cut.start(tile), apart), k0), g.acc)
             sizes = [self.cut.rows(tile), depth]
-            if isinstance(t, F32AmxSchedule):
-                row = t.term_row * g.bytes
-                sizes += [integer(row), integer(t.mr * row)]
-            f.call_function(split, source, f.mul(apart, g.bytes), strip, *sizes)
+            if isinstance(split, Function):
+                f.call_function(split, source, f.mul(apart, g.bytes), strip, *sizes)
+            elif g.windows is None:
+                split.split_rows(f, source, f.mul(apart, g.bytes), strip, *sizes)
+            else:
+                split.split_windows(f, a, (self.cut.start(tile), k0), strip, *sizes)
 
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value

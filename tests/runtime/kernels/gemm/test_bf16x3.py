@@ -234,7 +234,7 @@ def grouped_product(extra: float | None = None) -> irc.Model:
 
 def test_reports_say_which_products_run_so() -> None:
     net = irc.compile_model(grouped_product())
-    line = "AMX: f32 factors as sums of three bf16 numbers in 1 of 1 products"
+    line = "AMX: f32 factors as sums of three bf16 numbers in 1 of 1 matrix products"
     tiled = has_tiles(host_target(), DType.bf16, 2)
     assert (describe_bf16x3(net.plan) == line) == tiled == (f"tiles      {line}" in net.report())
     assert BF16_TERMS == 3
