@@ -149,7 +149,7 @@ class AssemblyFunction:
     def text(self) -> str:
         types = ", ".join(p.type for p in self.params.values())
         text = r"\0A".join(self._lines)
-        declared = f"declare {_SYSTEM_V} {self.returns} @{self.symbol}({types}) nounwind"
+        declared = f"declare dso_local {_SYSTEM_V} {self.returns} @{self.symbol}({types}) nounwind"
         return f'module asm "{text}"\n{declared}'
 
 
