@@ -12,7 +12,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,14 @@ from .errors import DeadlineError, OverloadError, UnavailableError
 from .settings import Batching
 from .short_calls import ShortCalls
 from .statistics import Statistics
+from .thread_shares import share_threads
 
 Array = npt.NDArray[Any]
 Run = Callable[[Sequence[Array]], Sequence[Array]]
+RunWithThreads = Callable[[int, Sequence[Array]], Sequence[Array]]
+
+# A batch of fewer calls is not divided among threads: rows then gain more from one another.
+_MIN_CALLS_OF_BATCH: Final = 4
 
 
 class QueuedCall:
@@ -46,7 +52,11 @@ Outcome = tuple[QueuedCall, Sequence[Array] | None, BaseException | None]
 
 
 class RequestQueue:
-    """Runs calls on `instances` threads, in order, joined to batches where bits stay the same."""
+    """Runs calls on `instances` threads, in order, joined to batches where bits stay the same.
+
+    run: uses all of the model's threads. shared: what runs calls with fewer of its `threads`, as
+    several wait; None: each call uses all.
+    """
 
     def __init__(
         self,
@@ -58,8 +68,12 @@ class RequestQueue:
         size: int,
         batching: Batching | None,
         short: ShortCalls | None = None,
+        threads: int = 1,
+        shared: RunWithThreads | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._shared, self._all_threads, self._used_threads = shared, threads, 0
+        instances = instances if shared is None else max(instances, threads)
         self._run, self._size, self._batching = run, size, batching
         self._short = short if batching is None else None
         self.equality = BatchEquality(run) if batching is not None else None
@@ -94,7 +108,7 @@ class RequestQueue:
             idle = not self._waiting and self.running == 0
             if idle and self._short is not None and self._short.are_short(call.inputs):
                 self.running += 1
-                self._answer([self._run_alone(call)])
+                self._answer([self._run_alone(call, self._run)])
                 return
             if len(self._waiting) >= self._size:
                 raise OverloadError(
@@ -136,8 +150,15 @@ class RequestQueue:
         await self._ended.wait()
 
     def _work(self) -> None:
-        while calls := self._next_calls():
-            self._execute(calls)
+        while chosen := self._next_calls():
+            calls, threads = chosen
+            run = self._run
+            if self._shared is not None and threads < self._all_threads:
+                run = partial(self._shared, threads)
+            self._execute(calls, run)
+            with self._changed:
+                self._used_threads -= threads
+                self._changed.notify_all()
         with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for us
             self._loop.call_soon_threadsafe(self._count_ended_thread)
 
@@ -146,13 +167,14 @@ class RequestQueue:
         if self._live_threads == 0:
             self._ended.set()
 
-    def _next_calls(self) -> list[QueuedCall]:
-        """The calls of the next execution; none once the queue is closed and empty."""
+    def _next_calls(self) -> tuple[list[QueuedCall], int] | None:
+        """The calls of the next execution, and how many threads it has; None once the queue is
+        closed and empty."""
         with self._gathering, self._changed:
             while True:
-                while not self._waiting:
-                    if self._closed:
-                        return []
+                while not self._can_begin():
+                    if self._closed and not self._waiting:
+                        return None
                     self._changed.wait()
                 first = next(iter(self._waiting))
                 calls = self._joinable(first)
@@ -163,13 +185,33 @@ class RequestQueue:
                 if left <= 0 or rows in self._stops or rows >= self._batching.max_size:
                     break
                 self._changed.wait(left)
-            chosen = self._fitting(calls)
+            count, threads = self._share(first, len(calls))
+            chosen = self._fitting(calls[:count])
             now = time.perf_counter()
             for call in chosen:
                 del self._waiting[call]
                 call.queued = now - call.since
             self.running += len(chosen)
-        return chosen
+            self._used_threads += threads
+        return chosen, threads
+
+    def _can_begin(self) -> bool:
+        """Whether a call waits and there are threads for it."""
+        if not self._waiting or self._shared is None:
+            return bool(self._waiting)
+        first = next(iter(self._waiting))
+        free = self._all_threads - self._used_threads
+        return free == self._all_threads if first.run != self._run else free > 0
+
+    def _share(self, first: QueuedCall, joinable: int) -> tuple[int, int]:
+        """How many of the calls that can join the first one it may join, and their threads."""
+        if self._shared is None or first.run != self._run:
+            return joinable, self._all_threads
+        free, batches = self._all_threads - self._used_threads, len(self._waiting)
+        if joinable > 1:
+            batches = max(1, joinable // _MIN_CALLS_OF_BATCH)
+        batches = min(free, batches)
+        return -(-joinable // batches), share_threads(self._all_threads, free, batches)
 
     @property
     def _stops(self) -> Sequence[int]:
@@ -201,13 +243,14 @@ class RequestQueue:
                 best = count
         return calls[:best]
 
-    def _execute(self, calls: list[QueuedCall]) -> None:
+    def _execute(self, calls: list[QueuedCall], run: Run) -> None:
+        """Run calls as a batch or one by one. run: in place of the model's."""
         batch = len(calls) > 1 and self._may_join(calls)
         if batch is True:
-            self._deliver(self._run_batch(calls))
+            self._deliver(self._run_batch(calls, run))
             return
         for call in calls:
-            self._deliver([self._run_alone(call)])
+            self._deliver([self._run_alone(call, run)])
         if batch is None:
             self._check(calls)
 
@@ -227,10 +270,10 @@ class RequestQueue:
             if equality.lookup(shapes, size) is None:
                 check_size(equality, shapes, size, rows)
 
-    def _run_alone(self, call: QueuedCall) -> Outcome:
+    def _run_alone(self, call: QueuedCall, run: Run) -> Outcome:
         start, cpu_start = time.perf_counter(), time.thread_time()
         try:
-            outputs = call.run(call.inputs)
+            outputs = (run if call.run == self._run else call.run)(call.inputs)
         except BaseException as error:
             return call, None, error
         self._statistics.record_execution(call.rows, time.perf_counter() - start)
@@ -238,14 +281,14 @@ class RequestQueue:
             self._short.record(call.inputs, time.thread_time() - cpu_start)
         return call, outputs, None
 
-    def _run_batch(self, calls: list[QueuedCall]) -> list[Outcome]:
+    def _run_batch(self, calls: list[QueuedCall], run: Run) -> list[Outcome]:
         start = time.perf_counter()
         joined = [np.concatenate(arrays) for arrays in zip(*(c.inputs for c in calls), strict=True)]
         begun = time.perf_counter()
         try:
-            outputs = self._run(joined)
+            outputs = run(joined)
         except BaseException:  # one request's fault must not reach the others
-            return [self._run_alone(call) for call in calls]
+            return [self._run_alone(call, run) for call in calls]
         ended, at, found = time.perf_counter(), 0, list[Outcome]()
         for call in calls:
             part = slice(at, at + call.rows)

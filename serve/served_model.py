@@ -23,6 +23,7 @@ from .sequences import Sequences
 from .settings import Batching, Settings
 from .short_calls import ShortCalls, has_fixed_time
 from .statistics import Statistics
+from .thread_shares import ThreadShares
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,10 @@ def why_not_batched(net: CompiledModel) -> str:
 
 
 class ServedModel:
-    """A loaded model that answers requests. Made on the event loop, which owns it."""
+    """A loaded model that answers requests. Made on the event loop, which owns it. shares: what
+    runs calls with fewer threads than the model's, where that is not configured."""
+
+    shares: ThreadShares | None = None
 
     def __init__(
         self,
@@ -129,6 +133,9 @@ class ServedModel:
         """Make what runs the requests: the queue, and the sequences of a model with variables."""
         loaded, limits = self.loaded, settings.limits
         self.instances = config.instances or settings.instances
+        threads = self.net.session.num_threads
+        if self.instances == 1 and threads > 1 and not (config.threads or settings.threads):
+            self.shares = ThreadShares(self.net, settings.max_memory)
         self.queue = RequestQueue(
             self.name,
             self._call,
@@ -137,6 +144,8 @@ class ServedModel:
             size=config.queue_size or settings.queue_size,
             batching=loaded.batching,
             short=ShortCalls() if has_fixed_time(self.net.plan) else None,
+            threads=threads,
+            shared=self.shares.run if self.shares is not None else None,
         )
         stateful = bool(self.net.plan.variables)
         self.sequences = (
@@ -205,9 +214,12 @@ class ServedModel:
             stats = self.net.stats()
         except Error:  # closed meanwhile
             return 0
-        return stats.constant_bytes + stats.arena_bytes
+        shared = self.shares.arena_bytes if self.shares is not None else 0
+        return stats.constant_bytes + stats.arena_bytes + shared
 
     async def retire(self) -> None:
         """Answer what waits, then give the memory back."""
         await self.queue.close()
+        if self.shares is not None:
+            self.shares.close()
         self.net.close()
