@@ -82,6 +82,7 @@ uvicorn.run(app, port=0, log_level="info", access_log=False)
 # Servers, as result files name them.
 ENGINES = {
     "irc": "irc",
+    "irc-single": "irc, one call at a time",
     "irc-batched": "irc with batching",
     "fastapi": "FastAPI and onnxruntime",
 }
@@ -132,8 +133,8 @@ def running(name: str, words: Sequence[str], pattern: str) -> Iterator[tuple[int
 
 
 @contextlib.contextmanager
-def serving(name: str, path: Path) -> Iterator[Target]:
-    """One of the servers: irc, irc-batched, fastapi."""
+def serving(name: str, path: Path, precision: str) -> Iterator[Target]:
+    """One of the servers: irc, irc-single, irc-batched, fastapi. precision: irc's."""
     if name == "fastapi":
         words = [sys.executable, "-c", APPLICATION, str(path)]
         with running(name, words, r"running on http://127.0.0.1:(\d+)") as (pid, port):
@@ -143,7 +144,9 @@ def serving(name: str, path: Path) -> Iterator[Target]:
             )  # fmt: skip
         return
     words = [sys.executable, "-m", "irc_compiler", "serve", str(path), "--http", "0"]
+    words += ["--precision", precision]
     words += ["--max-batch-size", "32"] if name == "irc-batched" else []
+    words += ["--threads", str(usable_cores())] if name == "irc-single" else []
     with running(name, words, r"http on port (\d+)") as (pid, port):
         infer = f"/v2/models/{path.stem}/infer"
         target = Target(name, pid, port, infer, irc_request, irc_answer)
@@ -244,7 +247,8 @@ def measure(model: str, path: Path, args: argparse.Namespace) -> list[Load]:
     """All servers and numbers of clients for one model. Servers alternate in each round."""
     rows = list[Load]()
     with contextlib.ExitStack() as stack:
-        net = stack.enter_context(irc.compile_model(path))
+        net = stack.enter_context(irc.compile_model(path, precision=args.precision))
+        exact = stack.enter_context(irc.compile_model(path))
         shape = [1 if isinstance(d, str) else d for d in net.inputs[0].shape or ()]
         rng = np.random.default_rng(0)
         xs = [rng.standard_normal(shape).astype(np.float32) for _ in range(16)]
@@ -254,8 +258,8 @@ def measure(model: str, path: Path, args: argparse.Namespace) -> list[Load]:
             if name == "fastapi" and importlib.util.find_spec("fastapi") is None:
                 print("not run: fastapi is not installed")
                 continue
-            targets.append(stack.enter_context(serving(name, path)))
-            check(targets[-1], net, shape)
+            targets.append(stack.enter_context(serving(name, path, args.precision)))
+            check(targets[-1], exact if name == "fastapi" else net, shape)
         for clients in (int(c) for c in args.clients.split(",")):
             rounds = {target.name: list[Load]() for target in targets}
             for target in targets:
@@ -330,8 +334,9 @@ def format_load(row: Load) -> str:
     )
 
 
-def result_rows(loads: Sequence[Load]) -> list[Row]:
-    """Rows of a result file. A ratio compares median latencies; only a reference engine has one."""
+def result_rows(loads: Sequence[Load], precision: str = "f32") -> list[Row]:
+    """Rows of a result file. precision: irc's. A ratio compares median latencies; only a reference
+    engine has one."""
     irc_p50 = {(r.model, r.clients): r.p50_ms for r in loads if r.server == "irc"}
     found = list[Row]()
     for r in loads:
@@ -344,7 +349,7 @@ def result_rows(loads: Sequence[Load]) -> list[Row]:
                 f"{r.model}, {r.clients} clients",
                 ENGINES[r.server],
                 usable_cores(),
-                "f32",
+                "f32" if r.server == "fastapi" else precision,
                 median=r.p50_ms / 1000,
                 ratio=r.p50_ms / base if base else None,
                 measures=measures,
@@ -361,6 +366,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", default="1,8,32,128")
     parser.add_argument("--seconds", type=float, default=10.0, help="per server and round")
     parser.add_argument("--rounds", type=int, default=1, help="servers alternate; the best counts")
+    parser.add_argument("--precision", default="f32", choices=["f32", "bf16"], help="of irc")
     add_option(parser)
     args = parser.parse_args(words)
     rows = list[Load]()
@@ -372,7 +378,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 path.write_bytes(MODELS[model]())
             rows += measure(path.stem, path, args)
     if args.results:
-        add_rows(args.results, result_rows(rows))
+        add_rows(args.results, result_rows(rows, args.precision))
     return int(any(r.failures for r in rows))
 
 
