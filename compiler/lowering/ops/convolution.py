@@ -31,8 +31,8 @@ from ...legality import window_of
 from ...strided_view import View, are_equal, coalesce, permute, take
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering
+from ..schedule.bf16x3 import multiplies_bf16x3
 from ..schedule.conv_algorithm import byte_tile
-from .bf16x3 import multiplies_bf16x3
 from .matmul import accumulator, rounded_factors
 
 Convolutions = Convolution | GroupConvolution | ConvInteger | GroupConvInteger
@@ -311,8 +311,7 @@ class ConvolutionJob:
             epilogue=self.epilogue,
             epilogue_operands=tuple(operands[1:-1]),
             compute_dtype=self.compute_dtype,
-            bf16x3=self.compute_dtype is None
-            and multiplies_bf16x3(lowering, filters, data.dtype, (m, n, k)),
+            bf16x3=self.compute_dtype is None and self.takes_less_time_on_tiles((m, n, k)),
         )
         self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])
 
@@ -358,6 +357,11 @@ class ConvolutionJob:
         product_sizes = None if self.compute_dtype else product_of_windows(spec)
         if product_sizes is None or not isinstance(product_sizes.m, int):
             return spec
-        filters = self.lowering.graph.input(self.node, 1)
         sizes = (product_sizes.m, spec.outputs, spec.matrices[1])
-        return replace(spec, bf16x3=multiplies_bf16x3(self.lowering, filters, self.dtype, sizes))
+        return replace(spec, bf16x3=self.takes_less_time_on_tiles(sizes))
+
+    def takes_less_time_on_tiles(self, sizes: tuple[Dim, Dim, Dim]) -> bool:
+        """Whether a product of (M, N, K) takes less time on tiles of AMX, of f32."""
+        lowering = self.lowering
+        filters = lowering.constant_op(lowering.graph.input(self.node, 1))
+        return multiplies_bf16x3(lowering.target, lowering.options, filters, self.dtype, sizes)

@@ -18,8 +18,8 @@ from ...strided_view import View, broadcast_to, permute
 from ..build.gemm_axes import column_parts, join_rows
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering, insert_axis
+from ..schedule.bf16x3 import multiplies_bf16x3
 from ..schedule.fusion import conversion_of
-from .bf16x3 import multiplies_bf16x3
 from .weight_only_quant import compressed_operand, compressed_spec
 
 LINE_BYTES = 64
@@ -127,6 +127,9 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         how = (lowering.options, lowering.target)
         compressed = compressed_spec(weight, scaling, rank, *how, rounds=factors is not None)
     bf16x3 = weight is None and packed is not None and factors is None
+    if bf16x3:
+        how = (lowering.target, lowering.options, lowering.constant_op(b_value))
+        bf16x3 = multiplies_bf16x3(*how, a.dtype, (m, n, k))
     spec = GemmSpec(
         batch=sizes.all(batch_axes),
         m=sizes(m),
@@ -145,7 +148,7 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         b_zero_point=None if b_zero_point is None else around[-1],
         a_cast=a_cast,
         b_cast=b_cast,
-        bf16x3=bf16x3 and multiplies_bf16x3(lowering, b_value, a.dtype, (m, n, k)),
+        bf16x3=bf16x3,
         a_m_split=sizes.add_split(joined.splits(0)),
         a_k_split=sizes.add_split(columns[0]),
         out_m_split=sizes.add_split(joined.splits(2)),

@@ -14,9 +14,10 @@ from ....ir.op import Array
 from ....ir.ops import Constant, Convolution
 from ....ir.ops.nn.pooling_window import Windows
 from ....plan.packing.layouts import WHOLE_SUM
-from ....plan.packing.panel_params import cell_depth, multiplies_pairs
+from ....plan.packing.panel_params import BF16_STEP_VALUES, cell_depth, multiplies_pairs
 from ....plan.target import Target
 from ...options import Options
+from .bf16x3 import multiplies_bf16x3
 
 # Filters beyond these are extreme: the largest absolute value of a tap, and that of an output's
 # filter over that of the four taps which a window at a corner of the image multiplies.
@@ -56,7 +57,27 @@ def _float_tile(graph: Graph, node: int, options: Options, target: Target) -> in
     if least < h.winograd_min_side or min(outputs, channels) < h.winograd_min_channels:
         return 0
     tile = _float_tile_of_sizes(made, (outputs, channels), options, target)
+    if tile == 2 and _multiplies_on_tiles(graph, node, options, target):
+        return 0
     return tile if tile and not _is_extreme(graph, graph.input(node, 1)) else 0
+
+
+def _multiplies_on_tiles(graph: Graph, node: int, options: Options, target: Target) -> bool:
+    """Whether tiles of AMX multiply the windows of an image, of f32: they take less time than
+    F(2 x 2), whose weights take almost twice the memory (docs/dev/tuning/f32-products-amx.md)."""
+    height, width = graph.shape(Value(node))[2:]
+    outputs, channels = graph.shape(graph.input(node, 1))[:2]
+    filters = graph.op(graph.input(node, 1).node)
+    if (
+        not isinstance(height, int)
+        or not isinstance(width, int)
+        or not isinstance(filters, Constant)
+    ):
+        return False
+    if not isinstance(channels, int) or channels % BF16_STEP_VALUES != 0:
+        return False
+    sizes = (height * width, outputs, 9 * channels)
+    return multiplies_bf16x3(target, options, filters, DType.f32, sizes)
 
 
 def _float_tile_of_sizes(

@@ -174,9 +174,10 @@ def test_sizes_decide() -> None:
         *(compile_conv(64, 95, 20), compile_conv(48, 96, 20), compile_conv(64, 96, 18)),
         *(compile_conv(64, 96, "side"), compile_conv(64, 96, 20, denormals="keep")),
         compile_conv(64, 96, 20, precision="bf16"),
-        # Winograd's transform takes less time.
-        compile_conv(64, 96, 20, strides=[1, 1]),
+        # Winograd's transform of larger tiles takes less time.
+        compile_conv(64, 96, 56, strides=[1, 1]),
     )
+    assert is_product(compile_conv(64, 96, 20, strides=[1, 1])[0].plan) == tiled
     for other, _ in others:
         assert not is_product(other.plan) and describe_bf16x3(other.plan) == ""
 

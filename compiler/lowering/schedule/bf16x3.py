@@ -10,10 +10,11 @@ import numpy as np
 from ....ir.dims import Dim
 from ....ir.dims.polynomial import terms_of
 from ....ir.dtype import DType
-from ....ir.graph import Value
 from ....ir.op import Array
+from ....ir.ops import Constant
 from ....plan.packing.panel_params import multiplies_bf16
-from ..build.region_lowering import RegionLowering
+from ....plan.target import Target
+from ...options import Options
 
 # Sizes from which on six products on tiles take less time than one of vectors, measured
 # (docs/dev/tuning/f32-products-amx.md): rows share an expanded panel, columns a split row.
@@ -31,13 +32,17 @@ _CHECKED_AT_ONCE: Final = 1 << 17
 
 
 def multiplies_bf16x3(
-    lowering: RegionLowering, weights: Value, dtype: DType, sizes: tuple[Dim, Dim, Dim]
+    target: Target,
+    options: Options,
+    weights: Constant | None,
+    dtype: DType,
+    sizes: tuple[Dim, Dim, Dim],
 ) -> bool:
     """Whether a product of factors of `dtype`, of `sizes` (M, N, K), does so. weights: its right
-    operand. Denormals must be flushed, as tiles flush them, and weights be finite: an infinity
-    times a lower number of A, which may be zero, would be NaN."""
-    target, (m, n, k) = lowering.target, sizes
-    if dtype is not DType.f32 or lowering.options.denormals == "keep":
+    operand, if that is a constant. Denormals must be flushed, as tiles flush them, and weights be
+    finite: an infinity times a lower number of A, which may be zero, would be NaN."""
+    m, n, k = sizes
+    if dtype is not DType.f32 or weights is None or options.denormals == "keep":
         return False
     if not multiplies_bf16(target):
         return False
@@ -47,10 +52,7 @@ def multiplies_bf16x3(
         enough = least_rows(m) >= _MIN_ROWS_OF_MATRICES
     else:
         enough = m >= (_MIN_ROWS_OF_MANY_WEIGHTS if n * k >= _MANY_WEIGHTS else _MIN_ROWS)
-    if not enough:
-        return False
-    op = lowering.constant_op(weights)
-    return op is not None and _are_small(op.data)
+    return enough and _are_small(weights.data)
 
 
 def _are_small(weights: Array) -> bool:
