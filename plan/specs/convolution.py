@@ -37,7 +37,7 @@ from .checks import (
 )
 from .gemm import GemmSpec
 
-# Pixels of a row, and rows, that copies of data reach over at most.
+# Pixels of a row, and rows, that copies of data reach over at most; taps that are listed.
 _REACH = 1 << 10
 
 
@@ -299,14 +299,16 @@ def product_of_windows(spec: ConvSpec) -> GemmSpec | None:
     """The product of matrices that a convolution of f32 is: rows of A are the windows of all output
     pixels, tap by tap and channel by channel, with zeros outside of the data. None where its sizes
     are dynamic, but for the batch, which is then that of the product; where channels are grouped,
-    or no whole steps of tiles; where pixels of a result or of an epilogue operand are not a fixed
-    distance apart.
+    or no whole steps of tiles; where windows have more than 1024 taps; where pixels of a result or
+    of an epilogue operand are not a fixed distance apart.
 
     A's strides say nothing: A is not in memory.
     """
     if spec.groups != 1 or spec.packed.grouped or spec.packed.depthwise or spec.packed.winograd:
         return None
     if spec.channels < 1 or spec.channels % BF16_STEP_VALUES != 0:
+        return None
+    if math.prod(spec.window.kernel) > _REACH:
         return None
     if spec.acc is not DType.f32 or spec.data.dtype is not DType.f32 or spec.data.strides[1] != 1:
         return None

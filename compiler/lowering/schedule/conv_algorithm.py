@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -63,20 +64,17 @@ def _float_tile(graph: Graph, node: int, options: Options, target: Target) -> in
 
 
 def _multiplies_on_tiles(graph: Graph, node: int, options: Options, target: Target) -> bool:
-    """Whether tiles of AMX multiply the windows of an image, of f32: they take less time than
-    F(2 x 2), whose weights take almost twice the memory (docs/dev/tuning/f32-products-amx.md)."""
-    height, width = graph.shape(Value(node))[2:]
-    outputs, channels = graph.shape(graph.input(node, 1))[:2]
+    """Whether tiles of AMX multiply the windows of an image, of f32. They take less time than
+    F(2 x 2), whose weights take almost twice the memory
+    (docs/dev/tuning/f32-convolutions-amx.md)."""
+    made, (outputs, channels) = graph.shape(Value(node)), graph.shape(graph.input(node, 1))[:2]
+    sides = [d for d in made[2:] if isinstance(d, int)]
     filters = graph.op(graph.input(node, 1).node)
-    if (
-        not isinstance(height, int)
-        or not isinstance(width, int)
-        or not isinstance(filters, Constant)
-    ):
+    if len(sides) != 2 or not isinstance(filters, Constant) or not isinstance(channels, int):
         return False
-    if not isinstance(channels, int) or channels % BF16_STEP_VALUES != 0:
+    if channels % BF16_STEP_VALUES != 0:
         return False
-    sizes = (height * width, outputs, 9 * channels)
+    sizes = (math.prod(sides), outputs, 9 * channels)
     return multiplies_bf16x3(target, options, filters, DType.f32, sizes)
 
 

@@ -21,6 +21,10 @@ from irc_compiler.plan.specs.base import RuntimeDim
 from irc_compiler.plan.specs.convolution import ConvSpec, product_of_windows
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.jit.code_image import FLAT
+from irc_compiler.runtime.jit.equal_functions import FunctionPool
+from irc_compiler.runtime.jit.llvm import emit_objects
+from irc_compiler.runtime.kernels.kernel_table import generate
 from irc_compiler.runtime.machine.detect import host_target
 from support.kernels.harness import compile_spec, each_tiled_isa, run, same_bits, target_of
 
@@ -120,6 +124,17 @@ def test_kernels_multiply_bf16_on_tiles(isa: str) -> None:
 
 
 @each_tiled_isa
+def test_code_is_copied_and_not_linked(isa: str) -> None:
+    """Functions in assembly are in the image; those that kernels share are compiled once."""
+    specs = [make_product(CASES[name], isa)[0] for name in ("padded", "strided", "batch")]
+    texts = [generate(spec, target_of(isa), "k").text for spec in specs]
+    assert [image.kind for image in emit_objects(texts, target_of(isa))] == [FLAT] * 3
+    pool = FunctionPool()
+    reduced = [pool.reduce(n, text) for n, text in enumerate(texts)]
+    assert any(name.startswith("f32_amx") for name in reduced[2].sources)
+
+
+@each_tiled_isa
 def test_specs_that_no_kernel_computes_are_refused(isa: str) -> None:
     good, target = make_product(CASES["padded"], isa)[0], target_of(isa)
     verify_specs([good], target)
@@ -127,6 +142,7 @@ def test_specs_that_no_kernel_computes_are_refused(isa: str) -> None:
     others = (
         make_product(replace(CASES["padded"], channels=33), isa)[0],
         make_product(replace(CASES["padded"], data_last=False), isa)[0],
+        make_product(Case((2, 3), (33, 32), 32, 33, pads=(32, 31)), isa)[0],
         replace(good, packed=replace(good.packed, grouped=True)),
         replace(good, out_sizes=(dim, *good.out_sizes[1:])),
         replace(good, in_sizes=(dim, *good.in_sizes[1:])),
