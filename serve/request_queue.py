@@ -31,6 +31,8 @@ RunWithThreads = Callable[[int, Sequence[Array]], Sequence[Array]]
 
 # A batch of fewer calls is not divided among threads: rows then gain more from one another.
 _MIN_CALLS_OF_BATCH: Final = 4
+# Calls of a model that run at a time at most, each in a Python thread.
+_MAX_CALLS_AT_A_TIME: Final = 16
 
 
 class QueuedCall:
@@ -73,7 +75,9 @@ class RequestQueue:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._shared, self._all_threads, self._used_threads = shared, threads, 0
-        instances = instances if shared is None else max(instances, threads)
+        if shared is not None:
+            instances = max(instances, min(threads, _MAX_CALLS_AT_A_TIME))
+        self._executing, self._at_a_time = 0, instances
         self._run, self._size, self._batching = run, size, batching
         self._short = short if batching is None else None
         self.equality = BatchEquality(run) if batching is not None else None
@@ -157,6 +161,7 @@ class RequestQueue:
                 run = partial(self._shared, threads)
             self._execute(calls, run)
             with self._changed:
+                self._executing -= 1
                 self._used_threads -= threads
                 self._changed.notify_all()
         with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for us
@@ -192,6 +197,7 @@ class RequestQueue:
                 del self._waiting[call]
                 call.queued = now - call.since
             self.running += len(chosen)
+            self._executing += 1
             self._used_threads += threads
         return chosen, threads
 
@@ -210,7 +216,7 @@ class RequestQueue:
         free, batches = self._all_threads - self._used_threads, len(self._waiting)
         if joinable > 1:
             batches = max(1, joinable // _MIN_CALLS_OF_BATCH)
-        batches = min(free, batches)
+        batches = min(free, batches, self._at_a_time - self._executing)
         return -(-joinable // batches), share_threads(self._all_threads, free, batches)
 
     @property

@@ -92,6 +92,22 @@ def test_calls_that_wait_share_the_threads() -> None:
     run(test)
 
 
+def test_a_model_has_a_bounded_number_of_calls_at_a_time() -> None:
+    """On a machine with many cores they have several threads each."""
+
+    async def test(model: HeldModel, queue: RequestQueue) -> None:
+        assert len(queue._threads) == 16
+        calls = submit(model, queue)
+        await reach(model, (4, 1))
+        calls += submit(model, queue, 40)
+        model.permits.release()
+        await reach(model, (4, 1), *[(4, 1)] * 16)
+        model.permits.release(100)
+        await asyncio.gather(*(one.answer for one in calls))
+
+    run(test, threads=64)
+
+
 def test_batches_share_the_threads() -> None:
     """Waiting calls are divided into batches of at least four."""
 
