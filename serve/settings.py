@@ -58,8 +58,8 @@ class Settings:
     batching: of models whose config.json does not set it (None: no batching). poll_seconds: how
     often the repository is read again (0: never). queue_size: waiting requests of one model.
     token: bearer token that clients must send (None: none). threads: of one call (None: the usable
-    CPUs shared by a model's instances and by the workers). group: the processes that share the
-    ports (None: this one alone).
+    CPUs shared by a model's instances and by the workers; of one instance, calls that wait share
+    them). group: the processes that share the ports (None: this one alone).
     """
 
     limits: ServerLimits = field(default_factory=ServerLimits)

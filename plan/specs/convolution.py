@@ -113,7 +113,7 @@ class ConvSpec(Spec):
     one element of data's type that is subtracted from the data. Buffers: data, weights, zero if
     there is one, epilogue_operands..., out.
 
-    bf16x3: as GemmSpec's, of the product that `product_of_windows` gives.
+    bf16x3: as GemmSpec's, of the product that `express_as_product` gives.
     """
 
     family: ClassVar[str] = "conv"
@@ -204,7 +204,7 @@ class ConvSpec(Spec):
         if self.compute_dtype is not None:
             self._verify_rounding(self.compute_dtype)
         if self.bf16x3:
-            product = product_of_windows(self)
+            product = express_as_product(self)
             if product is None:
                 what = "a convolution cannot be a product of windows"
                 raise spec_error(what, where, self.window, "one group, f32, known sizes")
@@ -295,7 +295,7 @@ class ConvSpec(Spec):
         return "f64" if self.acc is DType.f64 else "f32"
 
 
-def product_of_windows(spec: ConvSpec) -> GemmSpec | None:
+def express_as_product(spec: ConvSpec) -> GemmSpec | None:
     """The product of matrices that a convolution of f32 is: rows of A are the windows of all output
     pixels, tap by tap and channel by channel, with zeros outside of the data. None where its sizes
     are dynamic, but for the batch, which is then that of the product; where channels are grouped,
@@ -320,8 +320,8 @@ def product_of_windows(spec: ConvSpec) -> GemmSpec | None:
         return None
     batch: tuple[Size, ...] = (spec.batch,)
     axes: tuple[Size, ...] = spec.out_sizes
-    apart = [_distance(axes, o.strides[2:]) for o in walked]
-    together = [_distance((*batch, *axes), (o.strides[0], *o.strides[2:])) for o in walked]
+    apart = [_find_distance(axes, o.strides[2:]) for o in walked]
+    together = [_find_distance((*batch, *axes), (o.strides[0], *o.strides[2:])) for o in walked]
     if isinstance(spec.batch, int) and None not in together:
         batch, axes, apart = (), (*batch, *axes), together
     if None in apart:
@@ -347,7 +347,7 @@ def product_of_windows(spec: ConvSpec) -> GemmSpec | None:
     )
 
 
-def _distance(sizes: Sequence[Size], strides: Sequence[Size]) -> int | None:
+def _find_distance(sizes: Sequence[Size], strides: Sequence[Size]) -> int | None:
     """How far apart neighbours are that axes of `sizes`, walked by `strides`, count as one; None if
     that varies."""
     found: int | None = None

@@ -55,10 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--instances",
         type=count_of,
         default=1,
-        help="calls of a model that run side by side (default: 1)",
+        help="calls of a model that run side by side, with all their threads (default: 1)",
     )
     models.add_argument(
-        "--threads", type=count_of, help="threads of a call (default: the usable CPUs / instances)"
+        "--threads",
+        type=count_of,
+        help="threads of a call (default: the usable CPUs / instances; calls that wait share them)",
     )
     models.add_argument(
         "--max-memory",

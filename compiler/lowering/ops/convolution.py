@@ -25,7 +25,7 @@ from ....ir.scalar.builder import Builder
 from ....ir.scalar.program import Program
 from ....plan.packing.layouts import PackedConv
 from ....plan.packing.panel_params import BYTES, cell_depth, conv_cells, conv_panel, packed_layout
-from ....plan.specs.convolution import ConvSpec, product_of_windows
+from ....plan.specs.convolution import ConvSpec, express_as_product
 from ....plan.specs.gemm import GemmSpec
 from ...legality import window_of
 from ...strided_view import View, are_equal, coalesce, permute, take
@@ -354,7 +354,7 @@ class ConvolutionJob:
 
     def multiply_on_tiles(self, spec: ConvSpec) -> ConvSpec:
         """The same on tiles of AMX, as a product of f32, where that takes less time."""
-        product_sizes = None if self.compute_dtype else product_of_windows(spec)
+        product_sizes = None if self.compute_dtype else express_as_product(spec)
         if product_sizes is None or not isinstance(product_sizes.m, int):
             return spec
         sizes = (product_sizes.m, spec.outputs, spec.matrices[1])

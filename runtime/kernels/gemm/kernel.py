@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....plan.specs.convolution import ConvSpec, product_of_windows
+from ....plan.specs.convolution import ConvSpec, express_as_product
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Module
@@ -16,7 +16,7 @@ from .tiling import schedule_gemm, without_rounding
 
 def generate_product_of_windows(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a convolution that is a product of matrices."""
-    product = product_of_windows(spec)
+    product = express_as_product(spec)
     assert product is not None
     return generate(product, target, symbol, spec)
 

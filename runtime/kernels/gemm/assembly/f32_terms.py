@@ -23,7 +23,7 @@ _LANES: Final = 16
 _WORDS: Final = 32
 
 
-def _broadcast(constants: Sequence[tuple[str, int]]) -> list[str]:
+def _load_constants(constants: Sequence[tuple[str, int]]) -> list[str]:
     lines = [(f"movl ${value}, %eax", f"vpbroadcastd %eax, {to}") for to, value in constants]
     return [line for pair in lines for line in pair]
 
@@ -40,7 +40,7 @@ def split_rows_function(module: Module) -> AssemblyFunction:
     or NaN, 3 * term is stored at `word`."""
     source, apart, first, rows, k, row = "%rdi", "%rsi", "%rdx", "%rcx", "%r8", "%r9"
     at, second, third = "%r10", "%r11", "%rbx"
-    lines = ["pushq %rbx", *_broadcast((*_CONSTANTS, (_FINITE, 0x7F7FFFFF)))]
+    lines = ["pushq %rbx", *_load_constants((*_CONSTANTS, (_FINITE, 0x7F7FFFFF)))]
     lines += [f"vmovdqu64 7f(%rip), {_ODD_WORDS}", f"movq 16(%rsp), {second}"]
     lines += [f"leaq ({first},{second},2), {third}", f"addq {first}, {second}"]
     lines += [f"testq {rows}, {rows}", "jle 9f"]
@@ -117,7 +117,7 @@ def expand_panel_function(
     lines += [f"testq {left}, {left}", "jle 9f", f"movq {left}, {count}"]
     lines += [f"movq {full_at}, {full}", f"cmpq {count}, {full}", f"cmovgq {count}, {full}"]
     lines += [f"subq {count}, {left_at}", f"subq {full}, {full_at}"]
-    lines += [*_broadcast(_CONSTANTS[:2]), f"movq {source_at}, {source}"]
+    lines += [*_load_constants(_CONSTANTS[:2]), f"movq {source_at}, {source}"]
     lines += [f"movq {to_at}, {to}", f"movq {apart_at}, {apart}"]
     lines += ["kxnorw %k1, %k1, %k1", "kxnorw %k2, %k2, %k2"]
     # What is behind K meets zeros of A, and has to be finite: the last row of an odd K, and zeros.

@@ -1,24 +1,16 @@
 """Strips of a tile's rows of A, as terms (f32_terms.py): rows of a matrix, or windows of a
-convolution.
-
-Windows are split where they are in the data: tap by tap, or in one run those that are neighbours in
-memory, with zeros outside of the data. A row takes K values as the packed filters do: taps in
-row-major order, channels within a tap, in whole steps.
+convolution, which take K values as the packed filters do: taps in row-major order, channels within
+a tap, in whole steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
-
 from .....ir.dtype import DType
-from .....ir.lazy_dataclass import dataclass
-from .....plan.specs.convolution import ConvSpec
 from .....plan.specs.gemm import GemmSpec
 from ....llvmir.builder import Function
 from ....llvmir.values import I64, Value, integer
 from ..assembly.f32_terms import leave_out_infinities_function, split_rows_function
-from ..assembly.f32_windows import AXES, split_windows_function
+from ..assembly.f32_windows import make_windows_table, split_windows_function
 from ..context import GemmContext
 from ..schedule import F32AmxSchedule
 from .f32_terms import LEFT_TERMS
@@ -41,7 +33,7 @@ class F32Strips:
         self._table: Value | None = None
         if g.windows is not None:
             self._split_windows = split_windows_function(g.module, self._split)
-            self._table = windows_table(g)
+            self._table = make_windows_table(g.module, g.windows)
 
     def split_rows(
         self, f: Function, source: Value, apart: Value, strip: Value, rows: Value, k: Value
@@ -77,41 +69,3 @@ class F32Strips:
     def _finish(self, f: Function, strip: Value, rows: Value, k: Value, word: Value) -> None:
         with f.if_(f.icmp("ne", f.load(I64, word), 0)):
             f.call_function(self._leave_out, strip, rows, k, self._row, self._term)
-
-
-@dataclass(frozen=True)
-class WindowRuns:
-    """Windows as runs of `taps` taps along the last axis, whose values are neighbours in memory.
-    first: the first tap of each run."""
-
-    taps: int
-    first: tuple[tuple[int, ...], ...]
-
-    @staticmethod
-    def of(spec: ConvSpec) -> WindowRuns:
-        kernel, w = spec.window.kernel, spec.window
-        together = w.dilations[-1] == 1 and spec.data.strides[-1] == spec.channels
-        taps = kernel[-1] if together else 1
-        first = product(*(range(k) for k in kernel[:-1]), range(0, kernel[-1], taps))
-        return WindowRuns(taps, tuple(first))
-
-
-def windows_table(g: GemmContext) -> Value:
-    """The words that split_windows_function reads, whose text names no number of a kernel."""
-    spec = g.windows
-    assert spec is not None
-    runs, w = WindowRuns.of(spec), spec.window
-
-    def widen(values: Sequence[object], missing: int) -> list[int]:
-        found = [v for v in values if isinstance(v, int)]
-        assert len(found) == len(values)
-        return [missing] * (AXES - len(found)) + found
-
-    apart, batch = widen(spec.data.strides[2:], 0), spec.data.strides[0]
-    words = [*widen(spec.out_sizes, 1), *widen(spec.in_sizes, 1), *widen(w.strides, 1)]
-    words += [*widen(w.pads, 0), *apart, batch if isinstance(batch, int) else 0]
-    words += [spec.channels, runs.taps]
-    for first in runs.first:
-        steps = widen([k * d for k, d in zip(first, w.dilations, strict=True)], 0)
-        words += [*steps, sum(s * a for s, a in zip(steps, apart, strict=True))]
-    return g.module.table(words, I64)

@@ -18,7 +18,7 @@ from irc_compiler.plan.packing.layouts import PackedConv
 from irc_compiler.plan.packing.panel_params import multiplies_bf16
 from irc_compiler.plan.plan import Plan
 from irc_compiler.plan.specs.base import RuntimeDim
-from irc_compiler.plan.specs.convolution import ConvSpec, product_of_windows
+from irc_compiler.plan.specs.convolution import ConvSpec, express_as_product
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.code_image import FLAT
@@ -77,7 +77,7 @@ def test_a_batch_known_at_run_time(isa: str) -> None:
     case = Case((6, 7), (3, 3), 64, 40, strides=(2, 1), pads=(1, 1), epilogue="bias", batch=3)
     spec, inputs, _, shape, _ = make_product(case, isa, floats=True)
     dynamic = replace(spec, batch=RuntimeDim(0))
-    assert product_of_windows(dynamic).batch and not product_of_windows(spec).batch  # type: ignore[union-attr]
+    assert express_as_product(dynamic).batch and not express_as_product(spec).batch  # type: ignore[union-attr]
     whole = run(spec, inputs, [shape], isa=isa).outs[0]
     for first, end in ((0, 3), (1, 2), (0, 1), (2, 2)):
         some, count = [inputs[0][first:end], *inputs[1:]], end - first
