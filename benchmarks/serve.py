@@ -133,7 +133,7 @@ def running(name: str, words: Sequence[str], pattern: str) -> Iterator[tuple[int
 
 
 @contextlib.contextmanager
-def serving(name: str, path: Path, precision: str) -> Iterator[Target]:
+def serving(name: str, path: Path, precision: str = "f32") -> Iterator[Target]:
     """One of the servers: irc, irc-single, irc-batched, fastapi. precision: irc's."""
     if name == "fastapi":
         words = [sys.executable, "-c", APPLICATION, str(path)]
