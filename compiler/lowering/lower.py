@@ -15,7 +15,6 @@ from ...ir.op import Array
 from ...ir.ops import Identity
 from ...plan.packing.panel_params import BF16_PRODUCTS
 from ...plan.plan import Plan, Region, Terminal
-from ...plan.specs.gemm import GemmSpec
 from ...plan.target import Target
 from ..legality import NATIVE
 from ..options import Options
@@ -50,8 +49,7 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
 
 def _flushes(plan: Plan) -> bool:
     """Whether a product that is not rounded runs on tiles of bf16, which flush denormals."""
-    specs = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
-    return any(s.compute_unit() in BF16_PRODUCTS for s in specs)
+    return any(s.spec.compute_unit() in BF16_PRODUCTS for s in plan.kernel_steps())
 
 
 def build_plan(schedule: Schedule, builder: PlanBuilder) -> Plan:

@@ -207,3 +207,22 @@ def test_a_model_has_the_accuracy_of_f32() -> None:
     sizes = np.einsum("bchwij,ocij->bohw", np.abs(windows), np.abs(filters))
     assert (np.abs(net([x])[0] - exact) <= 5 * 2.0**-24 * sizes).all()
     assert same_bits(net([x[1:2]])[0], net([x])[0][1:2])
+
+
+def test_a_constant_denormal_that_is_added_keeps_convolutions_on_vectors() -> None:
+    filters = np.random.default_rng(6).standard_normal((96, 64, 3, 3)).astype(np.float32)
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", (1, 64, 20, 20)), ("y", None))
+    )
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w"], ["t"], strides=[2, 2], pads=[1] * 4),
+        onnx.helper.make_node("Add", ["t", "c"], ["y"]),
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(array, name)
+        for name, array in (("w", filters), ("c", np.array([1e-40], np.float32)))
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], constants)
+    net = irc.compile_model(onnx.helper.make_model(graph))
+    assert not is_product(net.plan) and not net.plan.denormals.flush
