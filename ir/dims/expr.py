@@ -67,7 +67,7 @@ class Expr:
         """As it prints."""
         return render(self.terms)
 
-    @property
+    @cached_property
     def interval(self) -> dim_bounds.Interval:
         """Every value it can take: see intervals.py."""
         return _interval(self)
@@ -118,23 +118,21 @@ class Expr:
 
     def __add__(self, other: Dim) -> Dim:
         value = _operand(other)
-        return NotImplemented if value is None else make(add(dict(self.terms), terms_of(value)))
+        return NotImplemented if value is None else _add(self, value, 1)
 
     __radd__ = __add__
 
     def __sub__(self, other: Dim) -> Dim:
         value = _operand(other)
-        return NotImplemented if value is None else make(add(dict(self.terms), terms_of(value), -1))
+        return NotImplemented if value is None else _add(self, value, -1)
 
     def __rsub__(self, other: Dim) -> Dim:
         value = _operand(other)
-        return NotImplemented if value is None else make(add(terms_of(value), dict(self.terms), -1))
+        return NotImplemented if value is None else _add(value, self, -1)
 
     def __mul__(self, other: Dim) -> Dim:
         value = _operand(other)
-        return (
-            NotImplemented if value is None else make(multiply(dict(self.terms), terms_of(value)))
-        )
+        return NotImplemented if value is None else _multiply(self, value)
 
     __rmul__ = __mul__
 
@@ -174,6 +172,16 @@ def _operand(value: object) -> Dim | None:
         return int(operator.index(value))  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+@lru_cache(_MAX_CACHED)
+def _add(a: Dim, b: Dim, factor: int) -> Dim:
+    return make(add(terms_of(a), terms_of(b), factor))
+
+
+@lru_cache(_MAX_CACHED)
+def _multiply(a: Dim, b: Dim) -> Dim:
+    return make(multiply(terms_of(a), terms_of(b)))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -84,12 +84,13 @@ def _as_array(source: Array | Int4Bytes, constant: PlanConstant) -> Array:
 
 
 def _run_jobs(jobs: list[Job], run: Callable[[Job], None], threads: int | None) -> None:
-    threads = usable_cores() if threads is None else threads
-    if len(jobs) < 2 or threads < 2:
+    # To count usable cores, files are read.
+    workers = 1 if len(jobs) < 2 else usable_cores() if threads is None else threads
+    if workers < 2:
         for job in jobs:
             run(job)
     else:
-        with ThreadPoolExecutor(threads, "irc-pack") as pool:
+        with ThreadPoolExecutor(workers, "irc-pack") as pool:
             list(pool.map(run, jobs))
 
 
