@@ -39,9 +39,8 @@ from .model_source import (
 from .ports import Outputs, PortTable, outputs_type
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..compiler.rewrite.trace import Trace
+    from ..ir.deferred_array import StoredArray
     from ..ir.graph import Graph
     from ..plan.plan import Plan
     from ..runtime.artifact.reader import Artifact, PlanEntry
@@ -435,7 +434,7 @@ def _compile(source: ModelSource, entry: ModelEntry | None = None) -> CompiledMo
 
 def _start(
     plan: Plan,
-    weights: dict[int, np.ndarray[Any, Any]],
+    weights: dict[int, StoredArray],
     source: ModelSource,
     **how: Any,
 ) -> CompiledModel:

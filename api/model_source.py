@@ -20,10 +20,9 @@ from ..ir.lazy_dataclass import dataclass
 Performance: TypeAlias = Literal["latency", "throughput"]
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..compiler.frontends.xml.source import FileState
     from ..compiler.rewrite.trace import Trace
+    from ..ir.deferred_array import StoredArray
     from ..ir.graph import Graph
     from ..plan.plan import Plan
     from ..plan.target import Target
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from ..runtime.artifact.writer import StoredPlan
 
     # A plan for this machine, and the arrays behind its constants, by their numbers.
-    PlanWeights: TypeAlias = tuple[Plan, Mapping[int, np.ndarray[Any, Any]]]
+    PlanWeights: TypeAlias = tuple[Plan, Mapping[int, StoredArray]]
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class ModelSource:
         """What the passes did; None where a stored plan was loaded."""
         return self.trace
 
-    def take_weights(self) -> dict[int, np.ndarray[Any, Any]]:
+    def take_weights(self) -> dict[int, StoredArray]:
         """The arrays behind the plan's constants. A source that owns its graph drops all it has."""
         return dict(self.lowering[1])
 
@@ -138,7 +137,7 @@ class FileSource(ModelSource):
         super().__init__(origin.reload, config)
         self.model, self.rt_info, self.files = model, model.graph.rt_info, origin.files
 
-    def take_weights(self) -> dict[int, np.ndarray[Any, Any]]:
+    def take_weights(self) -> dict[int, StoredArray]:
         weights = super().take_weights()
         self.model.graph.clear()
         self.graph.clear()

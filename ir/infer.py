@@ -17,6 +17,7 @@ from .errors import Error, ShapeError, VerificationError
 from .graph import Graph, Node
 from .input_check import UNFORESEEN, infer_checked
 from .op import KNOWN_VALUE_LIMIT, Array, Fact
+from .ops.tensor.constants import Constant, DeferredConstant
 from .types import TensorType, coerce_to_dtype
 
 
@@ -59,8 +60,8 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
     """Values of the outputs where the operation can carry them."""
     nothing: list[Array | None] = [None] * record.op.output_count()
     op = record.op
-    if op.kind == "Constant":
-        return list(op.evaluate())
+    if isinstance(op, Constant):
+        return nothing if isinstance(op, DeferredConstant) else list(op.evaluate())
     if not op.evaluates_shapes or not all(_is_small(t) for t in record.types):
         return nothing
     if op.kind == "ShapeOf":

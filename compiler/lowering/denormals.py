@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.deferred_array import StoredArray, unpack_stored
 from ...ir.dtype import DType
 from ...ir.op import Array
 from ...ir.scalar.program import Program
@@ -28,7 +29,7 @@ _TYPES = (DType.f32, DType.f64, DType.bf16)
 _MOVES = frozenset(["input", "select"])
 
 
-def decide_denormals(plan: Plan, weights: Mapping[int, Array], options: Options) -> Denormals:
+def decide_denormals(plan: Plan, weights: Mapping[int, StoredArray], options: Options) -> Denormals:
     """What the option says; for "auto" what follows from the plan's constants."""
     if options.denormals != "auto":
         return Denormals(options.denormals == "flush", "as requested")
@@ -45,7 +46,7 @@ def _read_constants(
     step: KernelStep,
     region: Region,
     constants: Sequence[PlanConstant],
-    weights: Mapping[int, Array],
+    weights: Mapping[int, StoredArray],
 ) -> Iterator[Array]:
     """The floating-point constants with which a step computes elementwise."""
     programs = list(_programs(step.spec))
@@ -60,7 +61,7 @@ def _read_constants(
         if moves or made.kind != CONSTANT or made.dtype not in _TYPES:
             continue
         constant = constants[made.index]
-        value = weights[constant.source]
+        value = unpack_stored(weights[constant.source])
         # Of the constants of a product only those of one number.
         if constant.layout is None and (elementwise or _is_uniform(value)):
             yield value

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...ir.deferred_array import StoredArray
 from ...ir.graph import Graph, Value
-from ...ir.op import Array
 from ...ir.ops import Identity
 from ...plan.packing.panel_params import BF16_PRODUCTS
 from ...plan.plan import Plan, Region, Terminal
@@ -29,7 +29,7 @@ from .schedule.schedule import RegionSchedule, Schedule
 from .schedule.scheduler import schedule
 
 
-def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[int, Array]]:
+def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[int, StoredArray]]:
     """The plan of an optimised graph for a Target, and the arrays its constants are made from.
 
     Raises UnsupportedOperationError for what neither a kernel nor `evaluate` can compute.

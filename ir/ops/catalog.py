@@ -22,6 +22,7 @@ from .math.arithmetic import (
     LogicalXor, Maximum, Minimum, Mod, Multiply, NotEqual, Power, SquaredDifference, Subtract,
 )  # fmt: skip
 from .tensor.constants import Constant, Parameter, Result, TypedParameter
+from .tensor.constants import DeferredConstant as DeferredConstant
 from .detection.detection_output import DetectionOutput, DetectionOutput1
 from .detection.detectron import (
     ExperimentalDetectronDetectionOutput, ExperimentalDetectronGenerateProposalsSingleImage,

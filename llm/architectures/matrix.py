@@ -15,7 +15,9 @@ import numpy as np
 from ... import builder as ops
 from ...builder import Tensor
 from ...ir import ops as o
+from ...ir.deferred_array import DeferredArray
 from ...ir.dtype import DType
+from ...ir.int4 import Int4Bytes
 from ...ir.op import Array
 
 
@@ -52,10 +54,11 @@ class FloatMatrix:
 class GroupedMatrix:
     """(codes - zero) * scale + offset; `group` neighbours of a row share scale and offset.
 
-    codes [N, K] of u4, u8 or i8 (`dtype`), one to a byte; scale and offset f32 [N, K / group].
+    dtype: of the codes, u4, u8 or i8. codes: their bytes in rows, u8 [N, K], of u4 [N, K / 2]: two
+    in a byte, the first in the low half. scale and offset: f32 [N, K / group].
     """
 
-    codes: Array
+    codes: DeferredArray
     dtype: DType
     group: int
     scale: Array
@@ -66,12 +69,14 @@ class GroupedMatrix:
     @property
     def shape(self) -> tuple[int, int]:
         """(N, K)."""
-        return self.codes.shape[0], self.codes.shape[1]
+        rows, width = self.codes.shape
+        return rows, width * 2 if self.dtype is DType.u4 else width
 
     def values(self) -> Array:
         """The matrix in f32."""
         rows, columns = self.shape
-        grouped = self._numbers().reshape(rows, -1, self.group).astype(np.float32)
+        numbers = self._number_array().unpack().view(np.int8 if self.dtype.is_signed else np.uint8)
+        grouped = numbers.reshape(rows, -1, self.group).astype(np.float32)
         found = (grouped - np.float32(self.zero)) * self.scale[:, :, None]
         if self.offset is not None:
             found += self.offset[:, :, None]
@@ -79,18 +84,22 @@ class GroupedMatrix:
 
     def take_rows(self, index: Any) -> GroupedMatrix:
         """Rows of the matrix, by a slice or by indices."""
+        scale, codes = self.scale[index], self.codes
+        picked = DeferredArray(
+            codes.dtype, (len(scale), codes.shape[1]), lambda: codes.unpack()[index]
+        )
         offset = None if self.offset is None else self.offset[index]
-        return replace(self, codes=self.codes[index], scale=self.scale[index], offset=offset)
+        return replace(self, codes=picked, scale=scale, offset=offset)
 
     def multiply(self, x: Tensor) -> Tensor:
         """x [..., K] times the transposed matrix, [..., N]."""
-        codes, scale = self._code_constant(self.codes), _constant(self.scale)
+        codes, scale = _deferred_constant(self._number_array()), _constant(self.scale)
         if self.offset is not None:
             form = o.AffineDequantize(1, self.group)
             weight = ops.apply(form, codes, scale, _constant(self.offset))
         else:
             shape = self.scale.shape if self.zero else (0, 0)
-            zero = self._code_constant(np.full(shape, self.zero, np.uint8)) if self.zero else None
+            zero = self._zero_constant(shape) if self.zero else None
             weight = ops.apply(o.Dequantize(1, self.group), codes, scale, zero)
         return ops.matmul(x, weight, transpose_b=True)
 
@@ -109,22 +118,27 @@ class GroupedMatrix:
 
     def _pick_codes(self, ids: Tensor) -> Tensor:
         """Codes [..., K] of rows. The table has two codes of 4 bits in a byte."""
-        if self.dtype is not DType.u4 or self.shape[1] % 2:
-            return ops.gather(_constant(self._numbers()), ids)
-        pairs = self.codes.reshape(len(self.codes), -1, 2)
-        table = pairs[:, :, 1] << 4
-        table |= pairs[:, :, 0]
-        picked = ops.unsqueeze(ops.gather(_constant(table), ids), 3)
+        if self.dtype is not DType.u4:
+            return ops.gather(_deferred_constant(self._number_array()), ids)
+        picked = ops.unsqueeze(ops.gather(_deferred_constant(self.codes), ids), 3)
         low = ops.apply(o.BitwiseAnd(), picked, np.uint8(15))
         high = ops.apply(o.BitwiseRightShift(), picked, np.uint8(4))
         return _reshape(ops.concat([low, high], 3), [0, 0, self.shape[1]])
 
-    def _numbers(self) -> Array:
-        """The codes as bytes of their sign."""
-        return self.codes.view(np.int8) if self.dtype is DType.i8 else self.codes
+    def _number_array(self) -> DeferredArray:
+        """The codes as numbers of their type, [N, K]."""
+        codes, dtype, shape = self.codes, self.dtype, self.shape
 
-    def _code_constant(self, codes: Array) -> Tensor:
-        return ops.apply(o.Constant.of(codes.view(self.dtype.numpy), self.dtype))
+        def make() -> Array | Int4Bytes:
+            found = codes.unpack()
+            four = dtype is DType.u4
+            return Int4Bytes(dtype, shape, found.reshape(-1)) if four else found.view(dtype.numpy)
+
+        return DeferredArray(dtype, shape, make)
+
+    def _zero_constant(self, shape: tuple[int, ...]) -> Tensor:
+        zero = np.full(shape, self.zero, np.uint8).view(self.dtype.numpy)
+        return ops.apply(o.Constant.of(zero, self.dtype))
 
 
 Matrix = FloatMatrix | GroupedMatrix
@@ -144,12 +158,23 @@ def join_rows(matrices: Sequence[Matrix]) -> Matrix | None:
     if len(same) < len(matrices) or len(kinds) > 1:
         return None
     offsets = [m.offset for m in same if m.offset is not None]
+    codes = [m.codes for m in same]
+    rows = sum(c.shape[0] for c in codes)
+    joined = DeferredArray(
+        first.codes.dtype,
+        (rows, first.codes.shape[1]),
+        lambda: np.concatenate([c.unpack() for c in codes]),
+    )
     return replace(
         first,
-        codes=np.concatenate([m.codes for m in same]),
+        codes=joined,
         scale=np.concatenate([m.scale for m in same]),
         offset=np.concatenate(offsets) if offsets else None,
     )
+
+
+def _deferred_constant(array: DeferredArray) -> Tensor:
+    return ops.apply(o.DeferredConstant(array))
 
 
 def _constant(array: Array) -> Tensor:

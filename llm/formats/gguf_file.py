@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,13 @@ class GgufFile:
     def bytes_of(self, tensor: StoredTensor) -> Array:
         """A tensor's bytes, read-only."""
         return self._file.part(tensor.first, tensor.last)
+
+    def row_reader(self, tensor: StoredTensor) -> Callable[[int, int], Array]:
+        """Reads the bytes of rows first to last of a tensor of two axes. It keeps the file open,
+        and nothing else of this object in memory."""
+        file, start = self._file, tensor.first
+        size = (tensor.last - start) // tensor.shape[0]
+        return lambda first, last: file.part(start + first * size, start + last * size)
 
     def close(self) -> None:
         """Close the file; what was read stays."""

@@ -59,37 +59,37 @@ def read_gguf_model(
     path: str | os.PathLike[str], *, weights: Weights = "stored", max_memory: int | None = None
 ) -> LanguageModel:
     """A language model of a GGUF file. weights "f32": dequantized."""
-    with GgufFile(path, max_memory=max_memory) as file:
-        metadata = Metadata(file)
-        features = ARCHITECTURES.get(metadata.architecture)
-        if features is None:
-            raise UnsupportedOperationError(
-                "this architecture is not supported",
-                where=repr(file.path),
-                got=metadata.architecture[:80],
-                expected=", ".join(ARCHITECTURES),
-            )
-        if metadata.count(".expert_count", 0, least=0):
-            raise UnsupportedOperationError(
-                "mixtures of experts are not supported", where=repr(file.path),
-                got=f"{metadata.count('.expert_count')} experts", expected="one feed-forward layer",
-            )  # fmt: skip
-        config = _read_config(metadata, file)
-        tensors = _GgufWeights(file, features, config, weights)
-        decoder = _read_decoder(metadata, features, config, tensors)
-        tokenizer = read_tokenizer(metadata)
-        name = config.name
-
-        def reload() -> Model:
-            with GgufFile(path, max_memory=max_memory) as again:
-                return build_decoder(decoder, _GgufWeights(again, features, config, weights), name)
-
-        model = build_decoder(decoder, tensors, name)
-        model.origin = Origin(reload, file.files)
-        config = replace(config, cache_window=decoder.common_window)
-        return LanguageModel(
-            model, tokenizer, read_chat_template(metadata), config, dict(tensors.forms)
+    file = GgufFile(path, max_memory=max_memory)  # open while codes may be read
+    metadata = Metadata(file)
+    features = ARCHITECTURES.get(metadata.architecture)
+    if features is None:
+        raise UnsupportedOperationError(
+            "this architecture is not supported",
+            where=repr(file.path),
+            got=metadata.architecture[:80],
+            expected=", ".join(ARCHITECTURES),
         )
+    if metadata.count(".expert_count", 0, least=0):
+        raise UnsupportedOperationError(
+            "mixtures of experts are not supported", where=repr(file.path),
+            got=f"{metadata.count('.expert_count')} experts", expected="one feed-forward layer",
+        )  # fmt: skip
+    config = _read_config(metadata, file)
+    tensors = _GgufWeights(file, features, config, weights)
+    decoder = _read_decoder(metadata, features, config, tensors)
+    tokenizer = read_tokenizer(metadata)
+    name = config.name
+
+    def reload() -> Model:
+        again = GgufFile(path, max_memory=max_memory)
+        return build_decoder(decoder, _GgufWeights(again, features, config, weights), name)
+
+    model = build_decoder(decoder, tensors, name)
+    model.origin = Origin(reload, file.files)
+    config = replace(config, cache_window=decoder.common_window)
+    return LanguageModel(
+        model, tokenizer, read_chat_template(metadata), config, dict(tensors.forms)
+    )
 
 
 def _read_config(metadata: Metadata, file: GgufFile) -> ModelConfig:
@@ -208,8 +208,8 @@ class _GgufWeights:
         info = self._file.tensors[name]
         if len(info.shape) != 2:
             raise self._wrong_rank(name, info.shape, "2 axes")
-        found = read_matrix(info.kind, self._file.bytes_of(info), info.shape)
-        if self._dense and not (isinstance(found, FloatMatrix) and info.kind == "F32"):
+        found = read_matrix(info.kind, self._file.row_reader(info), info.shape)
+        if self._dense and info.kind != "F32":
             found = FloatMatrix(found.values(), f"{info.kind} as f32")
         self.forms[found.form] += 1
         order = self._row_order(name, info.shape[0])

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from ...ir.deferred_array import StoredArray, unpack_stored
 from ...ir.dtype import DType
 from ...ir.errors import UsageError, VerificationError
 from ...ir.int4 import is_four_bit, pack_int4
@@ -46,7 +47,7 @@ class StoredPlan:
     options: Options
     target: Target
     plan: Plan
-    weights: Mapping[int, Array]
+    weights: Mapping[int, StoredArray]
     code: Images | None = None
 
 
@@ -78,7 +79,8 @@ def write_artifact(
     writer.write(text.encode())
     derived = _Derived(writer)
 
-    def encode_array(array: Array, dtype: DType) -> list[Any]:
+    def encode_array(stored: StoredArray, dtype: DType) -> list[Any]:
+        array = unpack_stored(stored)
         offset = locate(array, dtype)
         where = derived.add_array(array, dtype) if offset is None else (weights, offset)
         return [*where, dtype.value, [int(d) for d in array.shape]]
@@ -122,11 +124,12 @@ def write_artifact(
     return refused
 
 
-def _encode(stored: StoredPlan) -> tuple[Any, list[tuple[Array, DType]]]:
+def _encode(stored: StoredPlan) -> tuple[Any, list[tuple[StoredArray, DType]]]:
     """A plan as JSON, and the arrays that it names by number, with their types: those behind its
     constants, then those inside control flow."""
     types = {c.source: c.source_dtype for c in stored.plan.constants}
-    arrays = [(stored.weights[n], types[n]) for n in range(len(stored.weights))]
+    arrays = list[tuple[StoredArray, DType]]()
+    arrays += [(stored.weights[n], types[n]) for n in range(len(stored.weights))]
 
     def keep(array: Array, dtype: DType) -> int:
         arrays.append((array, dtype))

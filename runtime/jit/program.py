@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ...ir.deferred_array import DeferredArray, StoredArray
 from ...ir.errors import VerificationError
 from ...ir.int4 import Int4Bytes
 from ...ir.provenance import file_slice_of, owner
@@ -153,7 +154,7 @@ reset_in_child(reset_lock)
 
 def build_program(
     plan: Plan,
-    weights: dict[int, Array],
+    weights: dict[int, StoredArray],
     target: Target,
     *,
     code_cache: CodeCache | None = None,
@@ -347,7 +348,7 @@ def _generator() -> Generate:
 
 
 def _constants(
-    constants: Sequence[PlanConstant], weights: dict[int, Array], consume: bool
+    constants: Sequence[PlanConstant], weights: dict[int, StoredArray], consume: bool
 ) -> list[Array]:
     """The constants as their readers want them: large ones on all usable CPUs, while this thread
     makes the others, which would only take turns for the interpreter's lock."""
@@ -370,7 +371,9 @@ def _constants(
         return made
 
     sizes = [weights[c.source].nbytes for c in constants]
-    order = sorted(range(len(constants)), key=lambda n: -sizes[n])
+    deferred = [isinstance(weights[c.source], DeferredArray) for c in constants]
+    # What is in memory comes first: it is dropped before other arrays are made.
+    order = sorted(range(len(constants)), key=lambda n: (deferred[n], -sizes[n]))
     large = [n for n in order if sizes[n] >= _MIN_PARALLEL_PACK_BYTES]
     if not large or len(constants) == 1:
         return [build_constant(n) for n in range(len(constants))]
@@ -382,7 +385,7 @@ def _constants(
 
 
 def make_constant(
-    c: PlanConstant, source: Array | Int4Bytes, *, threads: int | None = None
+    c: PlanConstant, source: StoredArray | Int4Bytes, *, threads: int | None = None
 ) -> Array:
     """The constant in its reader's layout: aligned, contiguous, native byte order, shared.
 
@@ -390,6 +393,7 @@ def make_constant(
     nothing of the source. threads: for packing (None: all usable).
     """
     wanted = c.source_dtype.numpy
+    source = source.load() if isinstance(source, DeferredArray) else source
     if isinstance(source, Int4Bytes):
         found = source.dtype.numpy
     else:

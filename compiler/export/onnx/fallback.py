@@ -100,7 +100,7 @@ def decompose_node(n: ExportContext) -> Decomposed | None:
 def _add_input(n: ExportContext, graph: Graph, port: int, parameters: dict[int, int]) -> Value:
     value = n.graph.input(n.node, port)
     op, type_ = n.graph.op(value.node), n.graph.type(value)
-    if isinstance(op, Constant) and op.data.nbytes <= _MAX_FOLDED_BYTES:
+    if isinstance(op, Constant) and op.nbytes <= _MAX_FOLDED_BYTES:
         node = graph.add(op)
     elif isinstance(type_, TensorType):
         node = graph.add(Parameter(type_.dtype, type_.shape))

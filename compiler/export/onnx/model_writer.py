@@ -167,6 +167,6 @@ def _constant_bytes(graph: Graph) -> int:
         each = pending.pop()
         for node in each.ids():
             op = each.op(node)
-            total += op.data.nbytes if isinstance(op, Constant) else 0
+            total += op.nbytes if isinstance(op, Constant) else 0
             pending.extend(op.bodies())
     return total

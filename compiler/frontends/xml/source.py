@@ -119,6 +119,10 @@ class OpenFile:
                 fix="raise max_memory",
             )
 
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):  # not if it could not be opened
+            self.close()
+
     def __enter__(self) -> OpenFile:
         return self
 

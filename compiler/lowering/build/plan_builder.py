@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ....ir.deferred_array import StoredArray
 from ....ir.dtype import DType
 from ....ir.errors import VerificationError
 from ....ir.graph import Graph, Value
-from ....ir.op import Array
 from ....ir.ops import Constant
 from ....ir.scalar.builder import cast_array
 from ....plan.plan import PlanConstant
@@ -22,7 +22,7 @@ class PlanBuilder:
     constants that their readers convert, by the source's id and the wanted type. slot_symbols: the
     slots of the regions so far, by the symbols that they define."""
 
-    weights: dict[int, Array] = field(default_factory=dict[int, Array])
+    weights: dict[int, StoredArray] = field(default_factory=dict[int, StoredArray])
     constants: dict[PlanConstant, int] = field(default_factory=dict[PlanConstant, int])
     constant_slots: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     converted: dict[tuple[int, DType], Constant] = field(
@@ -43,12 +43,12 @@ class PlanBuilder:
         dtype = graph.tensor(value).dtype
         if source is None:
             return None
-        key = id(source.data), dtype
+        key = id(source.stored), dtype
         if key not in self.converted:
             self.converted[key] = Constant.of(cast_array(source.data, dtype), dtype)
         return self.converted[key]
 
-    def add_constant(self, entry: PlanConstant, data: Array) -> int:
+    def add_constant(self, entry: PlanConstant, data: StoredArray) -> int:
         """The number of a constant that is made of an array."""
         self.weights[id(data)] = data
         return self.constants.setdefault(entry, len(self.constants))
@@ -60,6 +60,6 @@ class PlanBuilder:
             name = schedule.graph.node(value.node).name
             raise VerificationError("a value has no slot", got=name)
         shape = tuple(d for d in op.shape if isinstance(d, int))
-        entry = PlanConstant(id(op.data), schedule.graph.tensor(value).dtype, shape)
-        index = self.add_constant(entry, op.data)
+        entry = PlanConstant(id(op.stored), schedule.graph.tensor(value).dtype, shape)
+        index = self.add_constant(entry, op.stored)
         self.constant_slots.append((schedule.interface.slot_of[value], index))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from ....ir.deferred_array import StoredArray
 from ....ir.dims import Dim, product
 from ....ir.dtype import DType
 from ....ir.errors import VerificationError
 from ....ir.graph import Graph, Value
-from ....ir.op import Array
 from ....ir.ops import Constant as ConstantOp
 from ....ir.scalar.builder import Builder, Ref, identity
 from ....ir.scalar.program import Program
@@ -130,11 +130,11 @@ class RegionLowering:
             return None
         dtype, name = self.tensor(value).dtype, self.name(value.node)
         rounds = rounded not in (None, dtype)
-        return self.array(op.data, rounded or dtype, layout, name, transposed, rounds)
+        return self.array(op.stored, rounded or dtype, layout, name, transposed, rounds)
 
     def array(
         self,
-        data: Array,
+        data: StoredArray,
         dtype: DType,
         layout: Layout | None,
         name: str,

@@ -7,9 +7,10 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.op import Effects
-from ....ir.ops import Constant
+from ....ir.ops import Constant, DeferredConstant
 from ...options import Options
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import Patch
@@ -57,8 +58,12 @@ def _identity(graph: Graph, node: int) -> Hashable:
     op = graph.op(node)
     if not isinstance(op, Constant):
         return (op, repr(op))  # 0.0 == -0.0, which are not the same attribute
-    if op.data.nbytes > MAX_COMPARED_BYTES or op.data.dtype.kind == "O":
-        return (id(op.data), op.dtype, op.shape)
+    if (
+        isinstance(op, DeferredConstant)
+        or op.nbytes > MAX_COMPARED_BYTES
+        or op.dtype is DType.string
+    ):
+        return (id(op.stored), op.dtype, op.shape)
     content = hashlib.sha256(np.ascontiguousarray(op.data).tobytes()).digest()
     return (content, op.dtype, op.shape)
 

@@ -149,7 +149,7 @@ def _is_scaled(graph: Graph, node: int) -> bool:
 
 def _allowed_work(graph: Graph, options: Options) -> int:
     ops = (graph.op(n) for n in graph.ids())
-    stored = sum(op.data.nbytes for op in ops if isinstance(op, Constant))
+    stored = sum(op.nbytes for op in ops if isinstance(op, Constant))
     return _WORK_PER_GROWTH_BYTE * options.fold_limit + _WORK_PER_CONSTANT_BYTE * stored
 
 
@@ -167,7 +167,7 @@ def _freed_bytes(graph: Graph, node: int, inputs: Sequence[Value]) -> int:
     for value in dict.fromkeys(inputs):
         op = graph.op(value.node)
         if isinstance(op, Constant) and graph.consumers(value.node) == [node]:
-            freed += op.data.nbytes
+            freed += op.nbytes
     return freed
 
 

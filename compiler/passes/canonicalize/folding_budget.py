@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from ....ir.dims import Dim, bounds, product
+from ....ir.dtype import DType
 from ....ir.graph import Graph
 from ....ir.ops import Constant, Elementwise, OnnxNode, Reduction
 from ....ir.ops.math.einsum import Einsum
@@ -84,7 +85,7 @@ def _count_einsum_elements(graph: Graph, node: int, op: Einsum) -> Dim:
 def reads_text(graph: Graph, node: int) -> bool:
     """Whether the work depends on the contents of strings, as that of a regular expression does."""
     ops = [graph.op(v.node) for v in graph.inputs(node) if v is not None]
-    return any(isinstance(op, Constant) and op.data.dtype == object for op in ops)
+    return any(isinstance(op, Constant) and op.dtype is DType.string for op in ops)
 
 
 def most_elements(type_: object) -> int:

@@ -99,7 +99,7 @@ def _transpose_constant(
         return None
     if all(d == 1 for d in shape if isinstance(d, int)) and all(isinstance(d, int) for d in shape):
         return value
-    if not isinstance(op, Constant) or op.data.nbytes > MAX_TRANSPOSED_CONSTANT_BYTES:
+    if not isinstance(op, Constant) or op.nbytes > MAX_TRANSPOSED_CONSTANT_BYTES:
         return None
     data = op.data.reshape((1,) * (len(order) - op.data.ndim) + op.data.shape)
     return patch.constant(data.transpose(order), op.dtype)

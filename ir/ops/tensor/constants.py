@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ...deferred_array import DeferredArray, StoredArray
 from ...dims import Expr
 from ...dtype import DType
 from ...errors import ShapeError
@@ -62,6 +63,40 @@ class Constant(Op):
 
     def evaluate(self) -> tuple[Array, ...]:
         return (self.data,)
+
+    @property
+    def stored(self) -> StoredArray:
+        """The array, or what makes it. It identifies the constant's numbers."""
+        return self.data
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return self.stored.nbytes
+
+
+class DeferredConstant(Constant):
+    """A constant whose array is made each time that `data` is read. Passes know its type, and not
+    its numbers."""
+
+    _stored: DeferredArray
+
+    def __init__(self, stored: DeferredArray) -> None:
+        for name, value in (("_stored", stored), ("dtype", stored.dtype), ("shape", stored.shape)):
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "data":
+            raise AttributeError(name)
+        return self._stored.unpack()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Constant, (self.data, self.dtype, self.shape)
+
+    @property
+    def stored(self) -> StoredArray:
+        """What makes the array."""
+        return self._stored
 
 
 class Result(Op):

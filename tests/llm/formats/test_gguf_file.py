@@ -14,7 +14,10 @@ import pytest
 
 pytest.importorskip("tokenizers", reason="not run: needs tokenizers")
 
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.ops import Constant, DeferredConstant
 from irc_compiler.llm import read_language_model
+from irc_compiler.llm.formats import gguf_blocks
 from irc_compiler.llm.formats.gguf_blocks import read_matrix
 from irc_compiler.llm.formats.gguf_file import TENSOR_TYPES, GgufFile
 
@@ -169,16 +172,38 @@ def test_hostile_metadata(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("rows_at_a_time", [4, 2048])
 @pytest.mark.parametrize("number", TENSOR_TYPES)
-def test_blocks_have_the_values_of_the_gguf_library(number: int) -> None:
+def test_blocks_have_the_values_of_the_gguf_library(
+    number: int, rows_at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Random bits as blocks: the same floats, bit for bit."""
+    monkeypatch.setattr(gguf_blocks, "_PIECE_ELEMENTS", rows_at_a_time * 512)
     gguf = pytest.importorskip("gguf", reason="not run: needs gguf, which has the reference")
     kind, block, size = TENSOR_TYPES[number]
     raw = np.random.default_rng(number).integers(0, 256, (6, 512 // block * size), dtype=np.uint8)
     with np.errstate(all="ignore"):
         wanted = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType(number))
-        found = read_matrix(kind, raw.reshape(-1), (6, 512))
+        found = read_matrix(kind, lambda first, last: raw[first:last].reshape(-1), (6, 512))
         assert found.shape == (6, 512)
         np.testing.assert_array_equal(found.values(), wanted)
         index = np.array([3, 0, 5])
         np.testing.assert_array_equal(found.take_rows(index).values(), wanted[index])
+
+
+def test_codes_are_read_from_the_file_when_constants_are_packed(tmp_path: Path) -> None:
+    """Reading holds none of them; a file that is shorter by then is an error that names it."""
+    pytest.importorskip("gguf", reason="not run: needs gguf, which writes the file")
+    from support.models.tiny_gguf import write_gguf
+
+    path = write_gguf(tmp_path / "tiny.gguf", "smollm", "Q8_0")
+    graph = read_language_model(path).model.graph
+    ops = [graph.op(n) for n in graph.ids()]
+    deferred = [op for op in ops if isinstance(op, DeferredConstant)]
+    codes = [op for op in ops if isinstance(op, Constant) and op.dtype is DType.i8]
+    assert deferred == codes and len(codes) > 8
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    with pytest.raises(irc.Error, match="became shorter") as caught:
+        irc.compile_model(irc.Model(graph))
+    assert "tiny.gguf" in str(caught.value)

@@ -12,6 +12,7 @@ import openvino as ov
 import pytest
 from irc_compiler import ops
 from irc_compiler.compiler.report import describe_int8_tiles
+from irc_compiler.ir.deferred_array import DeferredArray
 from irc_compiler.ir.dims import symbol
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.graph import Graph, Value
@@ -346,8 +347,9 @@ def test_plans_whose_weights_do_not_fit_are_refused(
 
 def grouped_product(rows: int | str) -> irc.Model:
     """x f32 [rows, 128] times u4 weights [256, 128] in groups of 32."""
+    codes = np.random.default_rng(0).integers(0, 256, (256, 64)).astype(np.uint8)
     w = GroupedMatrix(
-        np.random.default_rng(0).integers(0, 16, (256, 128)).astype(np.uint8), DType.u4, 32,
+        DeferredArray(DType.u8, codes.shape, lambda: codes), DType.u4, 32,
         np.full((256, 4), 0.5, np.float32), "test", zero=8,
     )  # fmt: skip
     return ops.model({"y": w.multiply(ops.parameter("x", (rows, 128)))})

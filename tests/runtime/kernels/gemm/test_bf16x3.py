@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from irc_compiler import ops
 from irc_compiler.compiler.report import describe_bf16x3
+from irc_compiler.ir.deferred_array import DeferredArray
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.llm.architectures.matrix import GroupedMatrix
@@ -224,8 +225,9 @@ def test_weights_that_bf16_does_not_hold_are_expanded() -> None:
 def grouped_product(extra: float | None = None) -> irc.Model:
     """x f32 [rows, 128] times u4 weights [128, 256] in groups of 32; `extra` is added."""
     rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (256, 64)).astype(np.uint8)
     w = GroupedMatrix(
-        rng.integers(0, 16, (256, 128)).astype(np.uint8), DType.u4, 32,
+        DeferredArray(DType.u8, codes.shape, lambda: codes), DType.u4, 32,
         rng.random((256, 4)).astype(np.float32), "test", zero=8,
     )  # fmt: skip
     y = w.multiply(ops.parameter("x", ("rows", 128)))
