@@ -53,7 +53,7 @@ def compressed_weight(graph: Graph, node: int) -> CompressedWeight | None:
         return None
     if zero is not None and not isinstance(zero, Constant):
         return None
-    shape = codes.stored.shape
+    shape = codes.content.shape
     if len(shape) < 2 or math.prod(shape[:-2]) != 1:
         return None
     k, n = shape[::-1][:2] if op.transpose_b else shape[-2:]

@@ -6,12 +6,14 @@ Each takes `x` and gives `y`; the first axis of both is any batch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-LAYERS, WIDTH, HEADS, INNER, LENGTH = 6, 384, 12, 1536, 32  # MiniLM-L6's sizes
+LAYERS, WIDTH, HEADS, INNER = 6, 384, 12, 1536  # MiniLM-L6's sizes
+SENTENCE, QUERY = 32, 8  # tokens
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # ResNet-50's: width, blocks
 
 
@@ -58,8 +60,8 @@ class _Graph:
         return made.SerializeToString()
 
 
-def encoder() -> bytes:
-    """A transformer encoder of MiniLM's sizes over embeddings."""
+def encoder(length: int) -> bytes:
+    """A transformer encoder of MiniLM's sizes over embeddings of so many tokens."""
     graph = _Graph()
     op, constant = graph.add, graph.constant
 
@@ -83,7 +85,7 @@ def encoder() -> bytes:
         half = op("Mul", gelu, constant(np.float32(0.5)))
         x = normalize(op("Add", x, graph.dense(half, INNER, WIDTH)))
     y = op("ReduceMean", x, constant(np.array([1])), keepdims=0)
-    return graph.save(y, ["N", LENGTH, WIDTH], ["N", WIDTH])
+    return graph.save(y, ["N", length, WIDTH], ["N", WIDTH])
 
 
 def resnet50() -> bytes:
@@ -121,7 +123,8 @@ def copy64k() -> bytes:
 
 
 MODELS: dict[str, Callable[[], bytes]] = {
-    "encoder": encoder,
+    "encoder": partial(encoder, SENTENCE),
+    "queries": partial(encoder, QUERY),
     "resnet50": resnet50,
     "copy64k": copy64k,
 }

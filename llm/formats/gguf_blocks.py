@@ -143,7 +143,7 @@ def _five_bits(quants: Array, high: Array) -> Array:
 
 
 def _look_up(values: Array, quants: Array) -> Array:
-    """The values that nibbles stand for, as bytes."""
+    """The values that nibbles denote, as bytes."""
     return values[_nibbles(quants, 16)].view(np.uint8)
 
 

@@ -46,7 +46,7 @@ def test_nothing_is_made_before_it_is_read() -> None:
     assert op.nbytes == CODES.nbytes and made.count == 0
     assert op.data is CODES and made.count == 1
     assert op.data is CODES and made.count == 2
-    assert isinstance(op.stored, DeferredArray) and op.stored is op.stored
+    assert isinstance(op.content, DeferredArray) and op.content is op.content
 
 
 def test_types_of_four_bits_are_unpacked_for_readers_of_elements() -> None:

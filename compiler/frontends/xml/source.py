@@ -73,6 +73,8 @@ class OpenFile:
     read in full, MemoryLimitError where it is larger than `max_memory`.
     """
 
+    _handle = -1  # closed
+
     def __init__(
         self,
         path: Path,
@@ -95,7 +97,7 @@ class OpenFile:
             status = os.fstat(self._handle)
             self._check(status, max_memory)
         except BaseException:
-            os.close(self._handle)
+            self.close()
             raise
         self.size = status.st_size
         self._state = FileState.of(path, status)
@@ -120,8 +122,7 @@ class OpenFile:
             )
 
     def __del__(self) -> None:
-        if hasattr(self, "_handle"):  # not if it could not be opened
-            self.close()
+        self.close()
 
     def __enter__(self) -> OpenFile:
         return self

@@ -43,7 +43,7 @@ class PlanBuilder:
         dtype = graph.tensor(value).dtype
         if source is None:
             return None
-        key = id(source.stored), dtype
+        key = id(source.content), dtype
         if key not in self.converted:
             self.converted[key] = Constant.of(cast_array(source.data, dtype), dtype)
         return self.converted[key]
@@ -60,6 +60,6 @@ class PlanBuilder:
             name = schedule.graph.node(value.node).name
             raise VerificationError("a value has no slot", got=name)
         shape = tuple(d for d in op.shape if isinstance(d, int))
-        entry = PlanConstant(id(op.stored), schedule.graph.tensor(value).dtype, shape)
-        index = self.add_constant(entry, op.stored)
+        entry = PlanConstant(id(op.content), schedule.graph.tensor(value).dtype, shape)
+        index = self.add_constant(entry, op.content)
         self.constant_slots.append((schedule.interface.slot_of[value], index))

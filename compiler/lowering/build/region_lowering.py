@@ -130,7 +130,7 @@ class RegionLowering:
             return None
         dtype, name = self.tensor(value).dtype, self.name(value.node)
         rounds = rounded not in (None, dtype)
-        return self.array(op.stored, rounded or dtype, layout, name, transposed, rounds)
+        return self.array(op.content, rounded or dtype, layout, name, transposed, rounds)
 
     def array(
         self,

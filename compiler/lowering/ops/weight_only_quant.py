@@ -42,8 +42,10 @@ def compressed_operand(
         weight.k, weight.n, weight.codes.dtype, weight.group, lowering.target
     )
     assert layout is not None
-    codes = lowering.array(weight.codes.stored, weight.codes.dtype, layout, name, weight.transposed)
-    ones = (1,) * (len(weight.codes.stored.shape) - 2)
+    codes = lowering.array(
+        weight.codes.content, weight.codes.dtype, layout, name, weight.transposed
+    )
+    ones = (1,) * (len(weight.codes.content.shape) - 2)
     shape = (*ones, weight.k, weight.n)
     b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))
     given = (weight.scale, weight.zero, weight.offset)

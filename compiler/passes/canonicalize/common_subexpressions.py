@@ -63,7 +63,7 @@ def _identity(graph: Graph, node: int) -> Hashable:
         or op.nbytes > MAX_COMPARED_BYTES
         or op.dtype is DType.string
     ):
-        return (id(op.stored), op.dtype, op.shape)
+        return (id(op.content), op.dtype, op.shape)
     content = hashlib.sha256(np.ascontiguousarray(op.data).tobytes()).digest()
     return (content, op.dtype, op.shape)
 

@@ -65,14 +65,14 @@ class Constant(Op):
         return (self.data,)
 
     @property
-    def stored(self) -> StoredArray:
+    def content(self) -> StoredArray:
         """The array, or what makes it. It identifies the constant's numbers."""
         return self.data
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
-        return self.stored.nbytes
+        return self.content.nbytes
 
 
 class DeferredConstant(Constant):
@@ -94,7 +94,7 @@ class DeferredConstant(Constant):
         return Constant, (self.data, self.dtype, self.shape)
 
     @property
-    def stored(self) -> StoredArray:
+    def content(self) -> StoredArray:
         """What makes the array."""
         return self._stored
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import subprocess
 import sys
@@ -220,3 +221,25 @@ def test_onnx_loads_the_same(tmp_path: Path) -> None:
     model = onnx.load(path)
     values = [onnx.numpy_helper.to_array(w) for w in model.graph.initializer]
     assert all((v == VALUES * n).all() for n, v in enumerate(values, 1))
+
+
+def test_a_refused_file_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may be that of another file by the time that the object is collected."""
+    closed, close = list[int](), os.close
+
+    def count(handle: int) -> None:
+        closed.append(handle)
+        close(handle)
+
+    monkeypatch.setattr(os, "close", count)
+    with pytest.raises(irc.Error, match="not a regular file"):
+        OpenFile(tmp_path, "the weights")
+    gc.collect()
+    assert len(closed) == 1
+    path = tmp_path / "weights.bin"
+    path.write_bytes(b"abc")
+    read = OpenFile(path, "the weights")
+    assert bytes(read.part(1, 3)) == b"bc" and len(closed) == 1
+    del read
+    gc.collect()
+    assert len(closed) == 2
