@@ -8,10 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..ir.deferred_array import DeferredArray
 from ..ir.dtype import DType
 from ..ir.graph import Graph, Value
 from ..ir.op import Array
-from ..ir.ops import AffineDequantize, Constant, Convert, Dequantize, Gemm, MatMul
+from ..ir.ops import (
+    AffineDequantize,
+    Constant,
+    Convert,
+    DeferredConstant,
+    Dequantize,
+    Gemm,
+    MatMul,
+)
 from ..ir.types import TensorType, normalize_axis
 from ..plan.packing.panel_params import compressible
 
@@ -103,6 +112,18 @@ def _broadcast_to_groups(array: Array, shape: list[int], transposed: bool) -> Ar
         return None
     matrix = expanded.reshape(expanded.shape[-2:])
     return np.ascontiguousarray(matrix.T if transposed else matrix)
+
+
+def find_weight_of_table(graph: Graph, table: DeferredArray) -> CompressedWeight | None:
+    """The compressed weight of a product whose codes, row by row, have the bytes of a table."""
+    for node in sorted(graph.nodes_of_kinds({"MatMul", "Gemm"})):
+        made = _dequantize(graph, graph.input(node, 1))
+        codes = None if made is None else graph.op(graph.input(made, 0).node)
+        if isinstance(codes, DeferredConstant) and codes.content.has_bytes_of(table):
+            found = compressed_weight(graph, node)
+            if found is not None and found.transposed:
+                return found
+    return None
 
 
 def is_read_compressed(graph: Graph, node: int) -> bool:

@@ -18,14 +18,22 @@ from .op import Array
 
 class DeferredArray:
     """An array of `dtype` and `shape`. make: gives it, or Int4Bytes for a type of 4 bits; it may
-    read files, and raise what that raises."""
+    read files, and raise what that raises. bytes_of: an array that has the same bytes."""
 
-    __slots__ = ("__weakref__", "_make", "dtype", "shape")
+    __slots__ = ("__weakref__", "_bytes_of", "_make", "dtype", "shape")
 
     def __init__(
-        self, dtype: DType, shape: tuple[int, ...], make: Callable[[], Array | Int4Bytes]
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        make: Callable[[], Array | Int4Bytes],
+        bytes_of: DeferredArray | None = None,
     ) -> None:
-        self.dtype, self.shape, self._make = dtype, shape, make
+        self.dtype, self.shape, self._make, self._bytes_of = dtype, shape, make, bytes_of
+
+    def has_bytes_of(self, other: DeferredArray) -> bool:
+        """Whether the bytes of both are known to be the same, of 4 bits two elements in each."""
+        return (self._bytes_of or self) is (other._bytes_of or other)
 
     @property
     def nbytes(self) -> int:

@@ -134,7 +134,7 @@ class GroupedMatrix:
             four = dtype is DType.u4
             return Int4Bytes(dtype, shape, found.reshape(-1)) if four else found.view(dtype.numpy)
 
-        return DeferredArray(dtype, shape, make)
+        return DeferredArray(dtype, shape, make, codes)
 
     def _zero_constant(self, shape: tuple[int, ...]) -> Tensor:
         zero = np.full(shape, self.zero, np.uint8).view(self.dtype.numpy)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
+from ...ir.dtype import DType
 from ...ir.lazy_dataclass import dataclass
+from ..packing.layouts import PackedB
 from ..ranges import COUNT, Range
 from ..target import Target
-from .base import Operand, Size, Spec, describe_sizes, resolver
+from .base import Operand, PackedOperand, Size, Spec, describe_sizes, resolver
 from .checks import ORDERED, require_types, spec_error
 
 COMBINED: Final = ("sum", "prod", "min", "max")
+# Of the packed matrices that blocks are picked from.
+CELL_BITS: Final = 32
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,10 @@ class GatherSpec(Spec):
     rows are contiguous. Negative indices count from the end. `out_of_range`: "error" gives status
     GATHER_OUT_OF_RANGE with the index position as the element, "zeros" writes zeros.
     Buffers: data, index, out.
+
+    packed: data is a constant that products read, too: a matrix of `inner` x `axis` small integers
+    in panels, with cells of 32 bits. A block is a column of it, in the order of K; out has the
+    bytes of a block, of 4-bit elements two in each. Strides of data mean nothing then.
     """
 
     family: ClassVar[str] = "gather"
@@ -36,13 +44,26 @@ class GatherSpec(Spec):
     index: Operand
     out: Operand
     out_of_range: str = "error"
+    packed: PackedB | None = None
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.index, self.out)
 
+    def packed_operands(self) -> dict[int, PackedOperand]:
+        if self.packed is None:
+            return {}
+        return {0: PackedOperand(self.packed, self.inner, self.axis)}
+
+    @property
+    def block(self) -> Size:
+        """Elements of a block in the output."""
+        if self.packed is None or not isinstance(self.inner, int):
+            return self.inner
+        return self.inner * self.data.dtype.bits // 8
+
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
         data = (self.outer, self.axis, self.inner)
-        return [data, (self.count,), (self.outer, self.count, self.inner)]
+        return [data, (self.count,), (self.outer, self.count, self.block)]
 
     def verify(self, target: Target) -> None:
         where, index = self.where, self.index.dtype
@@ -51,12 +72,28 @@ class GatherSpec(Spec):
             raise spec_error("no rule for indices out of range", where, got, "error, zeros")
         if not index.is_int or index.bits < 8:
             raise spec_error("an index is not an integer", where, index, "an integer type")
-        require_types([self.data.dtype], [self.out.dtype], where)
+        if self.packed is not None:
+            self._verify_packed(self.packed)
+        else:
+            require_types([self.data.dtype], [self.out.dtype], where)
+
+    def _verify_packed(self, packed: PackedB) -> None:
+        where, dtype, cell = self.where, self.data.dtype, packed.kr
+        if dtype not in (DType.u4, DType.i8, DType.u8) or cell * dtype.bits != CELL_BITS:
+            raise spec_error("no kernel picks from such cells", where, f"{dtype} by {cell}", None)
+        require_types([DType.u8 if dtype.bits < 8 else dtype], [self.out.dtype], where)
+        known = isinstance(self.inner, int) and isinstance(self.axis, int) and self.outer == 1
+        if not known or cast(int, self.inner) % cell or packed.column_sums:
+            got = f"{self.outer} x {self.inner} x {self.axis}"
+            expected = f"one matrix of known sizes, of whole cells of {cell}"
+            raise spec_error("packed blocks are not whole cells", where, got, expected)
+        if self.out.strides[-1] != 1:
+            raise spec_error("packed blocks lie apart", where, self.out.strides[-1], 1)
 
     def nbytes(self, dims: Sequence[int]) -> int:
         at = resolver(dims)
         count = at(self.count)
-        elements = at(self.outer) * count * at(self.inner)
+        elements = at(self.outer) * count * at(self.block)
         return 2 * self.out.dtype.nbytes(elements) + self.index.dtype.nbytes(count)
 
 

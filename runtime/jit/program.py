@@ -34,7 +34,7 @@ from ..artifact.code import Images
 from ..driver.loader import Driver, load_driver
 from ..kernels.emit.contract import Kernel
 from ..machine.cpus import usable_cores
-from ..machine.memory_planner import aligned_empty, trim_heap
+from ..machine.memory_planner import aligned_empty, drop_file_pages, trim_heap
 from .builtin_code import CodeCache
 from .code_image import FORMAT, CodeImage, read_image
 from .fork_guard import reset_in_child
@@ -189,6 +189,8 @@ def build_program(
         prepared.keys, target, code_cache, generate, threads, trusted or {}
     )
     if constants is None:
+        if compiled and sum(w.nbytes for w in weights.values()) >= _TRIMMED_BYTES:
+            drop_file_pages("llvmlite")  # else they would be there next to the constants
         constants = _constants(plan.constants, weights, consume)
     return CompiledPlan(plan, target, kernels, constants, compiled, driver, prepared.layout)
 

@@ -17,9 +17,11 @@ import ctypes
 import math
 import mmap
 import os
+import re
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -110,6 +112,34 @@ def trim_heap() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
+
+
+def drop_file_pages(name: str) -> int:
+    """Give back the pages of mapped files with `name` in their paths; returns how many mappings.
+
+    They are read again where they are used. A mapping that was written to, or has pages of its own
+    (Linux's smaps), keeps them.
+    """
+    try:
+        text = Path("/proc/self/smaps").read_text("utf-8", "replace")
+    except OSError:  # no Linux
+        return 0
+    advise: Any = getattr(ctypes.CDLL(None), "madvise", None)
+    dropped = 0
+    for first, last, access, path, fields in _MAPPING.findall(text) if advise else ():
+        own = re.search(r"\nAnonymous: +0 kB", fields) is None
+        if "w" in access or name not in path or own:
+            continue
+        start, end = int(first, 16), int(last, 16)
+        done = advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+        dropped += done == 0
+    return dropped
+
+
+# A mapping in smaps: where it begins and ends, what is allowed, the file's path, and more lines.
+_MAPPING: Final = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \S+ +(/[^\n]*)((?:\n[A-Z][^\n]*)*)", re.MULTILINE
+)
 
 
 def round_up(sizes: Any) -> Any:

@@ -9,13 +9,24 @@ from typing import Any
 from ....ir.dims import Dim, Expr
 from ....ir.graph import Graph, Value
 from ....ir.op import Op
-from ....ir.ops import Concat, Gather, Gather1, Gather7, Gemm, MatMul, MatMulInteger
+from ....ir.ops import (
+    Concat,
+    DeferredConstant,
+    Gather,
+    Gather1,
+    Gather7,
+    Gemm,
+    MatMul,
+    MatMulInteger,
+)
 from ....ir.ops import shape_inference as rules
 from ....ir.scalar.builder import identity
 from ....ir.slice_bounds import normalize_start
 from ....ir.types import normalize_axis
+from ....plan.packing.layouts import PackedB
 from ....plan.packing.panel_params import accumulator, cell_depth, dot_factor_dtype
-from ....plan.specs.gather_scatter import GatherSpec
+from ....plan.specs.gather_scatter import CELL_BITS, GatherSpec
+from ...compressed_weights import find_weight_of_table
 from ...strided_view import (
     View,
     broadcast_to,
@@ -31,6 +42,7 @@ from ...strided_view import (
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import RegionLowering
 from .matmul import rounded_factors
+from .weight_only_quant import packed_codes
 
 
 def known_list(graph: Graph, node: int, port: int) -> list[Any] | None:
@@ -225,6 +237,8 @@ def lower_tile(lowering: RegionLowering, node: int, op: Op) -> None:
 def lower_gather(lowering: RegionLowering, node: int, op: Gather1 | Gather7 | Gather) -> None:
     """Gather along a known axis: blocks picked by an index tensor; a single known one is a part of
     the data, such as the queries of a product that makes keys and values too."""
+    if pick_packed_rows(lowering, node, op):
+        return
     data = lowering.view(lowering.graph.input(node, 0))
     axes = known_list(lowering.graph, node, 2)
     assert axes is not None
@@ -248,28 +262,67 @@ def lower_gather(lowering: RegionLowering, node: int, op: Gather1 | Gather7 | Ga
         data = lowering.contiguous(data, lowering.name(node))
         outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
         assert outer is not None and inner is not None
+    blocks = View(
+        data.buffer,
+        data.dtype,
+        (outer[0], data.shape[axis], inner[0]),
+        (outer[1], data.strides[axis], inner[1]),
+        data.offset,
+    )
+    _pick_blocks(lowering, node, op, blocks, index, inner[0])
+
+
+def pick_packed_rows(lowering: RegionLowering, node: int, op: Gather1 | Gather7 | Gather) -> bool:
+    """Gather of rows of a table whose bytes a product's packed weight has, too: they are picked
+    from that, so that they are in memory once. False for any other table."""
+    graph = lowering.graph
+    table, axes = graph.op(graph.input(node, 0).node), known_list(graph, node, 2)
+    if not isinstance(table, DeferredConstant) or axes != [0] or len(table.shape) != 2:
+        return False
+    weight = find_weight_of_table(graph, table.content)
+    if weight is None or weight.k * weight.codes.dtype.bits % CELL_BITS:
+        return False
+    codes, layout = packed_codes(lowering, weight, lowering.name(node))
+    rows = View(codes.buffer, codes.dtype, (1, weight.n, weight.k), (0, 0, 0))
+    index = lowering.view(graph.input(node, 1))
+    _pick_blocks(lowering, node, op, rows, index, weight.k * codes.dtype.bits // 8, layout)
+    return True
+
+
+def _pick_blocks(
+    lowering: RegionLowering,
+    node: int,
+    op: Gather1 | Gather7 | Gather,
+    data: View,
+    index: View,
+    block: Dim,
+    packed: PackedB | None = None,
+) -> None:
+    """Write the step that picks blocks of data (outer, axis, inner). block: elements of each in the
+    output."""
     index = lowering.contiguous(index, lowering.name(node))
     count: Dim = 1
     for size in index.shape:
         count = count * size
-    value = Value(node)
-    out = lowering.result(value)
-    flat = reshape(out, (outer[0], count, inner[0]))
+    out = lowering.result(Value(node))
+    flat = reshape(out, (data.shape[0], count, block))
+    if packed is not None and flat is not None and flat.strides[-1] != 1:
+        flat = None
     target = flat
     if target is None:
-        target = lowering.region.allocate(
-            out.dtype, (outer[0], count, inner[0]), lowering.name(node)
-        )
+        shape = (data.shape[0], count, block)
+        target = lowering.region.allocate(out.dtype, shape, lowering.name(node))
     sizes = SizeCollector()
     spec = GatherSpec(
-        outer=sizes(outer[0]),
-        axis=sizes(data.shape[axis]),
+        outer=sizes(data.shape[0]),
+        axis=sizes(data.shape[1]),
         count=sizes(count),
-        inner=sizes(inner[0]),
-        data=sizes.operand(data, (outer[1], data.strides[axis], inner[1])),
+        inner=sizes(data.shape[2]),
+        data=sizes.operand(data, data.strides),
         index=sizes.operand(index, (1,)),
         out=sizes.operand(target, target.strides),
         out_of_range=op.out_of_range if isinstance(op, Gather) else "zeros",
+        packed=packed,
     )
     work = lowering.vectors(out.shape, out.dtype)
     views = [data, index, target]

@@ -33,18 +33,22 @@ def right_ports(graph: Graph, node: int, op: Op) -> tuple[int, ...]:
     return tuple(p for p in range(count) if p != 1 or not known)
 
 
+def packed_codes(
+    lowering: RegionLowering, weight: CompressedWeight, name: str
+) -> tuple[View, PackedB]:
+    """The buffer of a compressed weight's codes, and their layout."""
+    codes, target = weight.codes, lowering.target
+    layout = compressed_layout(weight.k, weight.n, codes.dtype, weight.group, target)
+    assert layout is not None
+    return lowering.array(codes.content, codes.dtype, layout, name, weight.transposed), layout
+
+
 def compressed_operand(
     lowering: RegionLowering, weight: CompressedWeight, name: str
 ) -> tuple[View, PackedB, list[View]]:
     """The buffers of a compressed weight: its codes, their layout, scales, and zeros or offsets.
     Their strides mean nothing and are 0."""
-    layout = compressed_layout(
-        weight.k, weight.n, weight.codes.dtype, weight.group, lowering.target
-    )
-    assert layout is not None
-    codes = lowering.array(
-        weight.codes.content, weight.codes.dtype, layout, name, weight.transposed
-    )
+    codes, layout = packed_codes(lowering, weight, name)
     ones = (1,) * (len(weight.codes.content.shape) - 2)
     shape = (*ones, weight.k, weight.n)
     b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))

@@ -94,7 +94,7 @@ class DeferredConstant(Constant):
         return Constant, (self.data, self.dtype, self.shape)
 
     @property
-    def content(self) -> StoredArray:
+    def content(self) -> DeferredArray:
         """What makes the array."""
         return self._stored
 

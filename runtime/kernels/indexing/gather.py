@@ -15,7 +15,7 @@ from ....plan.target import Target
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.kernel_entry import OpenKernel as Entry
-from ...llvmir.values import I64, Value, integer, number, vec
+from ...llvmir.values import I32, I64, Value, integer, number, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.shared_sizes import SharedSizes
@@ -34,10 +34,11 @@ def generate(spec: GatherSpec, target: Target, symbol: str) -> Kernel:
     buffers = [BufferAssumptions(), BufferAssumptions(), BufferAssumptions(writes=True)]
     is_empty = 0 in (spec.outer, spec.count, spec.inner)
     shared = SharedSizes(spec.runtime_dims)
-    spec = _share_sizes(shared, spec)
+    spec = _share_sizes(shared, spec) if spec.packed is None else spec
     k = open_kernel(module, symbol, buffers, shared.runtime_dims, numbers=shared.numbers)
     if not is_empty:
-        _GatherKernel(spec, k).run(k.worker, k.workers)
+        kind = _GatherKernel if spec.packed is None else _PackedGatherKernel
+        kind(spec, k).run(k.worker, k.workers)
     k.function.ret(0)
     return Kernel(symbol, module.text())
 
@@ -104,7 +105,7 @@ class _GatherKernel:
         """Elements [begin, end) of the block at (o, i)."""
         f, spec = self.f, self.spec
         size = self.sizes.value(spec.axis)
-        out = self.address(self.out, spec.out.strides, o, i)
+        out = self.target(o, i)
         picked = self.pick(i)
         wrapped = picked
         if spec.index.dtype.is_signed:
@@ -115,18 +116,26 @@ class _GatherKernel:
             with f.if_(bad):
                 f.store(i, self.scratch)
                 f.ret(GATHER_OUT_OF_RANGE)
-            self.move(self.address(self.data, spec.data.strides, o, wrapped), out, begin, end)
+            self.move(self.source(o, wrapped), out, begin, end)
             return
         with f.if_(bad) as branch:
             self.move(None, out, begin, end)
             branch.else_()
-            self.move(self.address(self.data, spec.data.strides, o, wrapped), out, begin, end)
+            self.move(self.source(o, wrapped), out, begin, end)
 
     def pick(self, i: Value) -> Value:
         f, dtype = self.f, self.spec.index.dtype
         at = f.mul(i, self.sizes.value(self.spec.index.strides[0]))
         type_ = memory_type(dtype)
         return f.cast(f.load(type_, f.at(self.index, at, type_)), I64, signed_=dtype.is_signed)
+
+    def source(self, o: Value, picked: Value) -> Value:
+        """The address of a block of data."""
+        return self.address(self.data, self.spec.data.strides, o, picked)
+
+    def target(self, o: Value, i: Value) -> Value:
+        """The address of a block of the output."""
+        return self.address(self.out, self.spec.out.strides, o, i)
 
     def address(self, base: Value, strides: tuple, o: Value, i: Value) -> Value:  # type: ignore[type-arg]
         f = self.f
@@ -172,3 +181,34 @@ class _GatherKernel:
             if source is not None:
                 value = f.load(self.element, f.at(source, f.mul(e, step), self.element))
             f.store(value, f.at(to, f.mul(e, out_step), self.element))
+
+
+class _PackedGatherKernel(_GatherKernel):
+    """Columns of a packed matrix, cell by cell: a block is a row of 32-bit numbers."""
+
+    def __init__(self, spec: GatherSpec, k: Entry) -> None:
+        assert spec.packed is not None and isinstance(spec.inner, int)
+        self.f, self.scratch, self.sizes = k.function, k.scratch, RuntimeSizes(k.function, k.dims)
+        self.width = spec.packed.nr
+        self.spec = replace(spec, inner=spec.inner // spec.packed.kr)
+        f, offset = self.f, self.sizes.value
+        data, index, out = k.buffers
+        self.data, self.out = data, f.offset(out, offset(spec.out.offset))
+        self.index = f.at(index, offset(spec.index.offset), memory_type(spec.index.dtype))
+
+    def source(self, o: Value, picked: Value) -> Value:
+        f, words = self.f, self.sizes.value(self.spec.inner)
+        panel, lane = f.udiv(picked, self.width), f.urem(picked, self.width)
+        return f.at(self.data, f.add(f.mul(f.mul(panel, words), self.width), lane), I32)
+
+    def target(self, o: Value, i: Value) -> Value:
+        f = self.f
+        return f.offset(self.out, f.mul(i, self.sizes.value(self.spec.out.strides[1])))
+
+    def move(self, source: Value | None, to: Value, begin: Value, end: Value) -> None:
+        f = self.f
+        with f.range(begin, end, unroll=1) as e:
+            value = integer(0, I32)
+            if source is not None:
+                value = f.load(I32, f.at(source, f.mul(e, self.width), I32))
+            f.store(value, f.at(to, e, I32), 1)

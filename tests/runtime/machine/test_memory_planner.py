@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +18,7 @@ from irc_compiler.runtime.machine.memory_planner import (
     Placement,
     aligned_bytes,
     check_limit,
+    drop_file_pages,
     live_peak,
     place_buffers,
     round_up,
@@ -225,3 +229,29 @@ def test_the_limit_names_the_largest() -> None:
 
 def test_the_default_limit_is_a_share_of_what_there_is() -> None:
     assert 0 < default_max_memory() < memory_limit()
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="not run: needs Linux's smaps")
+def test_pages_of_files_that_were_read_are_given_back(tmp_path: Path) -> None:
+    """But those of a mapping that was written to stay."""
+    path = tmp_path / "pages.bin"
+    path.write_bytes(bytes(range(256)) * 256)
+    with path.open("r+b") as file:
+        maps = [mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) for _ in range(2)]
+        written = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    written[0] = 7
+    assert all(m[0] == 0 for m in maps)
+    assert 1 <= drop_file_pages("pages.bin") <= 2  # neighbours with equal rights may be one
+    assert _resident_kib("pages.bin", "r--p") == 0 < _resident_kib("pages.bin", "rw-p")
+    assert all(m[257] == 1 for m in maps) and written[0] == 7
+    assert drop_file_pages("no such file") == 0
+
+
+def _resident_kib(name: str, access: str) -> int:
+    total, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            counts = name in line and f" {access} " in line
+        elif counts and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total

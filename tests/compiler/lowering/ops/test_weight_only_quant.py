@@ -29,6 +29,7 @@ from irc_compiler.ir.ops import (
 )
 from irc_compiler.llm.architectures.matrix import GroupedMatrix
 from irc_compiler.plan.packing.panel_params import has_tiles
+from irc_compiler.plan.specs.gather_scatter import GatherSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.plan import verify_plan
@@ -403,3 +404,59 @@ def test_int8_activations_are_chosen_reported_and_stored(tmp_path: Path) -> None
     assert np.array_equal(again([x])[0], plain([x])[0])
     with pytest.raises(irc.UsageError, match="unknown activations"):
         irc.compile_model(model, activations="u8")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
+def test_a_table_that_is_a_weight_too_is_stored_once(dtype: DType) -> None:
+    """Rows are picked from the panels that the product reads, with the same bits."""
+    rng = np.random.default_rng(0)
+    width = 128 * dtype.bits // 8
+    codes = rng.integers(0, 256, (300, width)).astype(np.uint8)
+    w = GroupedMatrix(
+        DeferredArray(DType.u8, codes.shape, lambda: codes), dtype, 32,
+        rng.random((300, 4)).astype(np.float32), "test", zero=8 if dtype is DType.u4 else 0,
+    )  # fmt: skip
+    ids = ops.parameter("ids", (2, "n"), "i64")
+    rows = w.pick_rows(ids)
+    net = irc.compile_model(ops.model({"rows": rows, "y": w.multiply(rows)}))
+    tables = [c for c in net.plan.constants if c.dtype is dtype or c.shape == codes.shape]
+    picks = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, GatherSpec)]
+    assert len(tables) == 1 and tables[0].layout is not None
+    assert [s.packed for s in picks if s.packed is not None] == [tables[0].layout]
+    given = rng.integers(0, 300, (2, 7))
+    found, y = net([given])
+    wanted = w.values()[given]
+    assert np.array_equal(found, wanted)
+    np.testing.assert_allclose(y, wanted @ w.values().T, rtol=1e-4, atol=1e-2)
+    assert not net([np.full((2, 7), 300)])[0].any()  # beyond the end
+
+
+def test_tables_of_equal_sizes_are_not_taken_for_one_another() -> None:
+    rng = np.random.default_rng(0)
+    tables = [rng.integers(0, 256, (300, 64)).astype(np.uint8) for _ in range(2)]
+
+    def matrix(codes: np.ndarray) -> GroupedMatrix:
+        array = DeferredArray(DType.u8, codes.shape, lambda: codes)
+        return GroupedMatrix(array, DType.u4, 32, np.ones((300, 4), np.float32), "test", zero=8)
+
+    table, weight = (matrix(codes) for codes in tables)
+    rows = table.pick_rows(ops.parameter("ids", (1, "n"), "i64"))
+    net = irc.compile_model(ops.model({"rows": rows, "y": weight.multiply(rows)}))
+    given = np.array([[0, 299, 17]])
+    assert np.array_equal(net([given])[0], table.values()[given])
+
+
+def test_a_table_of_rows_that_are_not_whole_cells_is_read_as_it_is() -> None:
+    """Of 132 codes of 4 bits, in cells of 8."""
+    codes = np.random.default_rng(0).integers(0, 256, (600, 66)).astype(np.uint8)
+    w = GroupedMatrix(
+        DeferredArray(DType.u8, codes.shape, lambda: codes), DType.u4, 132,
+        np.full((600, 1), 0.5, np.float32), "test", zero=8,
+    )  # fmt: skip
+    ids = ops.parameter("ids", (1, "n"), "i64")
+    rows = w.pick_rows(ids)
+    net = irc.compile_model(ops.model({"rows": rows, "y": w.multiply(rows)}))
+    picks = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, GatherSpec)]
+    assert all(s.packed is None for s in picks)
+    given = np.array([[0, 599, 17]])
+    assert np.array_equal(net([given])[0], w.values()[given])
