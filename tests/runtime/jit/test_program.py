@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
+from irc_compiler.ir.deferred_array import DeferredArray, StoredArray
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedB
@@ -160,6 +161,27 @@ def test_memory_of_dropped_weights_goes_back_meanwhile(
     monkeypatch.setattr(programs, "trim_heap", lambda: held.append(len(weights)))
     programs._constants(constants, weights, consume)
     assert held == ([5, 2, 0] if consume else [])
+
+
+def test_arrays_in_memory_are_packed_before_others_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that the two are not there at the same time."""
+    monkeypatch.setattr(programs, "usable_cores", lambda: 1)
+    large, held = np.ones((1024, 1024), np.float32), list[set[int]]()
+
+    def make() -> np.ndarray:
+        held.append(set(weights))
+        return large
+
+    weights: dict[int, StoredArray] = {
+        0: DeferredArray(DType.f32, large.shape, make),
+        1: np.ones((512, 1024), np.float32),
+    }
+    constants = [PlanConstant(n, DType.f32, w.shape, PackedB(32)) for n, w in weights.items()]
+    first, second = programs._constants(constants, weights, True)
+    assert held == [{0}] and not weights
+    assert first.size == 1024 * 1024 and second.size == 512 * 1024
 
 
 def test_weights_go_when_all_is_made_of_them() -> None:
