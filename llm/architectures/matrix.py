@@ -111,9 +111,9 @@ class GroupedMatrix:
         if self.zero:
             picked = picked - float(self.zero)
         picked = _reshape(picked, sizes)
-        found = picked * ops.unsqueeze(ops.gather(_constant(self.scale), ids), 3)
+        found = picked * ops.unsqueeze(_pick_numbers(self.scale, ids), 3)
         if self.offset is not None:
-            found = found + ops.unsqueeze(ops.gather(_constant(self.offset), ids), 3)
+            found = found + ops.unsqueeze(_pick_numbers(self.offset, ids), 3)
         return _reshape(found, [0, 0, columns])
 
     def _pick_codes(self, ids: Tensor) -> Tensor:
@@ -180,6 +180,14 @@ def _deferred_constant(array: DeferredArray) -> Tensor:
 def _constant(array: Array) -> Tensor:
     """A constant that holds the array itself."""
     return ops.apply(o.Constant.of(array, DType.from_numpy(array.dtype)))
+
+
+def _pick_numbers(table: Array, ids: Tensor) -> Tensor:
+    """Rows of numbers in f32, of a table in f16 where that has them all."""
+    with np.errstate(over="ignore"):
+        narrow = table.astype(np.float16)
+    exact = np.array_equal(narrow.astype(np.float32), table)
+    return _as_f32(ops.gather(_constant(narrow if exact else table), ids))
 
 
 def _as_f32(x: Tensor) -> Tensor:
