@@ -114,6 +114,16 @@ def _broadcast_to_groups(array: Array, shape: list[int], transposed: bool) -> Ar
     return np.ascontiguousarray(matrix.T if transposed else matrix)
 
 
+def narrow_to_f16(array: Array) -> Array:
+    """f32 numbers as f16 where that has them all: formats store f16 scales of weights that are
+    computed in f32, and products are as fast as their weights are read."""
+    if array.dtype != np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float16)
+    return narrow if np.array_equal(narrow.astype(np.float32), array) else array
+
+
 def find_weight_of_table(graph: Graph, table: DeferredArray) -> CompressedWeight | None:
     """The compressed weight of a product whose codes, row by row, have the bytes of a table."""
     for node in sorted(graph.nodes_of_kinds({"MatMul", "Gemm"})):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import builder as ops
 from ...builder import Tensor
+from ...compiler.compressed_weights import narrow_to_f16
 from ...ir import ops as o
 from ...ir.deferred_array import DeferredArray
 from ...ir.dtype import DType
@@ -184,10 +185,7 @@ def _constant(array: Array) -> Tensor:
 
 def _pick_numbers(table: Array, ids: Tensor) -> Tensor:
     """Rows of numbers in f32, of a table in f16 where that has them all."""
-    with np.errstate(over="ignore"):
-        narrow = table.astype(np.float16)
-    exact = np.array_equal(narrow.astype(np.float32), table)
-    return _as_f32(ops.gather(_constant(narrow if exact else table), ids))
+    return _as_f32(ops.gather(_constant(narrow_to_f16(table)), ids))
 
 
 def _as_f32(x: Tensor) -> Tensor:

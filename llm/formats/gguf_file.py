@@ -75,10 +75,16 @@ class GgufFile:
 
     def row_reader(self, tensor: StoredTensor) -> Callable[[int, int], Array]:
         """Reads the bytes of rows first to last of a tensor of two axes. It keeps the file open,
-        and nothing else of this object in memory."""
+        and nothing else of this object in memory. ModelFormatError once the file has changed."""
         file, start = self._file, tensor.first
         size = (tensor.last - start) // tensor.shape[0]
-        return lambda first, last: file.part(start + first * size, start + last * size)
+
+        def read(first: int, last: int) -> Array:
+            data = file.part(start + first * size, start + last * size)
+            file.require_unchanged()
+            return data
+
+        return read
 
     def close(self) -> None:
         """Close the file; what was read stays."""

@@ -136,6 +136,15 @@ class OpenFile:
         if handle >= 0:
             os.close(handle)
 
+    def require_unchanged(self) -> None:
+        """ModelFormatError if the file was written since it was opened."""
+        if FileState.of(self._state.path, os.fstat(self._handle)) != self._state:
+            raise ModelFormatError(
+                f"{self.what} was written while it was read",
+                where=repr(self.shown),
+                fix="read the model again",
+            )
+
     def part(self, first: int, last: int) -> Array:
         """Bytes `first` to `last`, read-only; where they come from is noted (ir/provenance.py).
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph
-from ....ir.op import Array, Op
+from ....ir.op import Op
 from ....plan.packing.layouts import PackedB
 from ....plan.packing.panel_params import (
     bf16x3_group,
@@ -20,7 +20,7 @@ from ....plan.packing.panel_params import (
 from ....plan.specs.base import Operand
 from ....plan.specs.gemm import Compressed
 from ....plan.target import Target
-from ...compressed_weights import CompressedWeight, compressed_weight
+from ...compressed_weights import CompressedWeight, compressed_weight, narrow_to_f16
 from ...options import Options
 from ...strided_view import View
 from ..build.region_lowering import RegionLowering
@@ -55,7 +55,7 @@ def compressed_operand(
     given = (weight.scale, weight.zero, weight.offset)
     arrays = [x for x in given if isinstance(x, np.ndarray)]
     if lowering.target.has("f16c") or lowering.target.isa == "neon":
-        arrays = [_narrow_to_f16(x) for x in arrays]
+        arrays = [narrow_to_f16(x) for x in arrays]
     scaling = [
         lowering.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays
     ]
@@ -87,13 +87,3 @@ def compressed_spec(
         rounded, bf16x3 = rounded and not group, group > 0
     normal = rounded and normal_scales(weight.scale)
     return Compressed(weight.group, scale, zero, normal, offset, rounded, group, bf16x3)
-
-
-def _narrow_to_f16(array: Array) -> Array:
-    """f32 numbers as f16 where that has them all: formats store f16 scales of weights that are
-    computed in f32, and products are as fast as their weights are read."""
-    if array.dtype != np.float32:
-        return array
-    with np.errstate(over="ignore"):
-        narrow = array.astype(np.float16)
-    return narrow if np.array_equal(narrow.astype(np.float32), array) else array
