@@ -12,11 +12,11 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..ir.errors import Error
 from ..ir.escape import escape_text
+from ..ir.lazy_dataclass import dataclass
 from . import FAILED, INTERRUPTED
 from .console import escape_output, print_message, print_result
 from .formatting import fit_lines, nearest_name

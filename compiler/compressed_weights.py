@@ -4,13 +4,13 @@ quantization)."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..ir.deferred_array import DeferredArray
 from ..ir.dtype import DType
 from ..ir.graph import Graph, Value
+from ..ir.lazy_dataclass import dataclass
 from ..ir.op import Array
 from ..ir.ops import (
     AffineDequantize,

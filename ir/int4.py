@@ -4,11 +4,11 @@ the upper half of which is 0."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from .dtype import DType
+from .lazy_dataclass import dataclass
 from .op import Array
 
 

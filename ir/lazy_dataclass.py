@@ -2,22 +2,24 @@
 
 The standard library compiles six functions for each class in 0.4 to 0.8 ms: most of the time of an
 import, and up to a sixth of the time of a first compile. A process uses a quarter of the classes
-that it imports, and of many only `__init__`. Here, `@dataclass(frozen=True)` puts placeholders
-where methods belong. A placeholder is replaced at its first use. Where fields have a default or a
-factory at most, what replaces it does the same as the standard library's method and is made in a
-fifth of the time; in other cases it is the standard library's. Other options, and what the standard
-library refuses, are passed to it at once.
+that it imports, and of many only `__init__`. Here, `@dataclass(frozen=True)`, with `eq=False` or
+without, puts placeholders where methods belong. A placeholder is replaced at its first use. Where
+fields are simple, what replaces it does the same as the standard library's method and is made in a
+fifth of the time; in other cases it is the standard library's. Fields are simple that are compared,
+and not keyword only. Other options, and what the standard library refuses, are passed to it at
+once.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
 import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, field
-from functools import cached_property
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -50,6 +52,9 @@ class _ReferenceClass:
 _REFERENCE: Final[Mapping[str, Any]] = dict(vars(_ReferenceClass))
 # What the standard library adds to a class.
 _ADDED: Final = tuple(name for name in _ADDED_BY_SOME_VERSION if name in _REFERENCE)
+_COMPARED: Final = ("__eq__", "__hash__")  # not added with eq=False
+_PARAMETERS_WITHOUT_EQ: Final = copy.copy(_REFERENCE[_PARAMETERS])
+_PARAMETERS_WITHOUT_EQ.eq = False
 # The kinds of a field, and the default value of a parameter whose field has a factory.
 _CONSTANT, _VARIABLE = (_REFERENCE[_FIELDS][n]._field_type for n in ("constant", "variable"))
 _FACTORY: Final = _REFERENCE["__init__"].__defaults__[0]
@@ -60,15 +65,26 @@ _Fields = dict[str, "Field[Any]"]
 
 
 class _Declaration:
-    """What a class declared: annotations, values of fields, and methods of its own."""
+    """What a class declared: annotations, values of fields, and methods of its own. eq: whether it
+    is compared by its fields."""
 
-    def __init__(self, owner: Any, declared: dict[str, Any]) -> None:
-        self.owner, self.declared = owner, declared
+    def __init__(self, owner: Any, declared: dict[str, Any], eq: bool) -> None:
+        self.owner, self.declared, self.eq = owner, declared, eq
 
-    @cached_property
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """What `dataclass` adds to the class, by name."""
+        return tuple(n for n in _ADDED if self.eq or n not in _COMPARED)
+
+    @property
+    def parameters(self) -> Any:
+        """The options, as the standard library has them."""
+        return _REFERENCE[_PARAMETERS] if self.eq else _PARAMETERS_WITHOUT_EQ
+
+    @functools.cached_property
     def fields(self) -> _Fields | None:
-        """The fields as the standard library lists them, those of bases first; None where one has
-        more than a default or a factory, or is wrong."""
+        """The fields as the standard library lists them, those of bases first; None where one is
+        not simple, or is wrong."""
         found: _Fields = {}
         for base in reversed(self.owner.__mro__[1:]):
             inherited: Any = base.__dict__.get(_FIELDS, {})
@@ -96,7 +112,7 @@ class _Declaration:
             declared = cast("Field[Any]", value)
             if not _is_simple(declared):
                 return None
-            made = field()
+            made = field(init=declared.init, repr=declared.repr, metadata=declared.metadata)
             made.default, made.default_factory = declared.default, declared.default_factory
         if is_constant and made.default_factory is not MISSING:
             return None
@@ -118,9 +134,9 @@ class _Declaration:
 
 
 def _is_simple(f: Any) -> bool:
-    """Whether a field is a class variable, or has a default or a factory at most, and one that is
-    allowed."""
-    plain = f.init and f.repr and f.compare and f.hash is None and not f.metadata
+    """Whether a field is a class variable, or an instance's: compared, no keyword only, with a
+    default that is allowed, and without a factory if `__init__` has no parameter for it."""
+    plain = f.compare and f.hash is None and (f.init or f.default_factory is MISSING)
     allowed = f.kw_only is not True and type(f.default).__hash__ is not None
     return f._field_type is _CONSTANT or (plain and allowed)
 
@@ -141,8 +157,10 @@ class _Placeholder:
         if make is not None:
             fields = self.declaration.fields
         value = None if make is None or fields is None else make(cls, fields)
+        if self.name == _PARAMETERS:
+            value = self.declaration.parameters
         if value is None:
-            return _complete(cls, self.declaration.declared)[self.name]
+            return _complete(self.declaration)[self.name]
         if inspect.isfunction(value):
             value.__qualname__ = f"{cls.__qualname__}.{self.name}"
             value.__module__ = cls.__module__
@@ -150,20 +168,20 @@ class _Placeholder:
         return value
 
 
-def _make_lazily(cls: Any) -> Any:
+def _make_lazily(cls: Any, eq: bool = True) -> Any:
     if _is_refused(cls):
-        return dataclasses.dataclass(frozen=True)(cls)
+        return dataclasses.dataclass(frozen=True, eq=eq)(cls)
     annotations = inspect.get_annotations(cls)
     body: dict[str, Any] = cls.__dict__
     own = {name: body[name] for name in (*annotations, *_ADDED) if name in body}
     # A class that defines __eq__ has None as its __hash__, which is not its own.
     if own.get("__hash__", cls) is None:
         del own["__hash__"]
-    declaration = _Declaration(cls, {"__annotations__": annotations, **own})
+    declaration = _Declaration(cls, {"__annotations__": annotations, **own}, eq)
     for name, value in own.items():
         if isinstance(value, Field):
             _replace_field(cls, name, cast("Field[Any]", value))
-    for name in _ADDED:
+    for name in declaration.attribute_names:
         if name not in own:
             setattr(cls, name, _Placeholder(name, declaration))
     cls.__setattr__ = _refuse_assignment
@@ -195,9 +213,13 @@ def _names_of(fields: _Fields) -> tuple[str, ...]:
     return tuple(n for n, f in fields.items() if cast("Any", f)._field_type is _VARIABLE)
 
 
+def _list_parameters(fields: _Fields) -> tuple[str, ...]:
+    return tuple(n for n in _names_of(fields) if fields[n].init)
+
+
 def _make_init(cls: Any, fields: _Fields) -> Any:
     """None where a field without a default follows one that has one."""
-    names = _names_of(fields)
+    names = _list_parameters(fields)
     factories = {n: f for n in names if (f := fields[n].default_factory) is not MISSING}
     defaults = {n: f for n in names if (f := fields[n].default) is not MISSING}
     defaults |= dict.fromkeys(factories, _FACTORY)
@@ -248,11 +270,11 @@ def _make_hash(cls: Any, fields: _Fields) -> Any:
 
 def _make_repr(cls: Any, fields: _Fields) -> Any:
     del cls
-    names, read = _names_of(fields), _read_values(fields)
+    names = [n for n in _names_of(fields) if fields[n].repr]
 
     @recursive_repr("...")
     def __repr__(self: Any) -> str:
-        values = (f"{n}={v!r}" for n, v in zip(names, read(self), strict=True))
+        values = (f"{n}={getattr(self, n)!r}" for n in names)
         return f"{self.__class__.__qualname__}({', '.join(values)})"
 
     return __repr__
@@ -263,8 +285,7 @@ _MAKERS: Final[dict[str, Callable[[Any, _Fields], Any]]] = {
     "__repr__": _make_repr,
     "__eq__": _make_eq,
     "__hash__": _make_hash,
-    "__match_args__": lambda cls, fields: _names_of(fields),
-    _PARAMETERS: lambda cls, fields: _REFERENCE[_PARAMETERS],
+    "__match_args__": lambda cls, fields: _list_parameters(fields),
     _FIELDS: lambda cls, fields: fields,
 }
 
@@ -272,12 +293,13 @@ _MAKERS: Final[dict[str, Callable[[Any, _Fields], Any]]] = {
 # -- methods of the standard library -------------------------------------------------------------
 
 
-def _complete(cls: Any, declared: dict[str, Any]) -> dict[str, Any]:
+def _complete(declaration: _Declaration) -> dict[str, Any]:
     """Give a class what `dataclass` adds to it; all of that, by name.
 
     Threads may do this at once: each makes the same. Nothing is taken away before its replacement
     is there, so the methods are made for another class, which has the same fields.
     """
+    cls = declaration.owner
     # Without a text of its own, `dataclass` makes one, in as much time as its methods.
     text = cls.__doc__ or cls.__name__
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": text}
@@ -292,8 +314,8 @@ def _complete(cls: Any, declared: dict[str, Any]) -> dict[str, Any]:
         (),
         {_FIELDS: inherited, _PARAMETERS: _REFERENCE[_PARAMETERS], "__annotations__": types},
     )
-    made: Any = type(cls.__name__, (base,), names | declared)
-    dataclasses.dataclass(frozen=True)(made)
+    made: Any = type(cls.__name__, (base,), names | declaration.declared)
+    dataclasses.dataclass(frozen=True, eq=declaration.eq)(made)
     added: dict[str, Any] = dict(made.__dict__)
     for name in _ADDED:
         if isinstance(cls.__dict__.get(name), _Placeholder) and name in added:
@@ -312,7 +334,7 @@ def _refuse_deletion(self: Any, name: str) -> None:
 if not TYPE_CHECKING:
 
     def dataclass(cls=None, /, **options):
-        """`dataclasses.dataclass`; methods of `@dataclass(frozen=True)` are made at first use."""
-        if options == {"frozen": True} and cls is None:
-            return _make_lazily
+        """`dataclasses.dataclass`; methods of frozen classes are made at first use."""
+        if cls is None and options in ({"frozen": True}, {"frozen": True, "eq": False}):
+            return functools.partial(_make_lazily, eq=options.get("eq", True))
         return dataclasses.dataclass(cls, **options)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import ShapeError
+from ..lazy_dataclass import dataclass
 from .expr import Dim, Expr, args_of
 from .polynomial import Atom, Call, Symbol
 

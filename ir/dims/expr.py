@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from math import gcd
 from typing import TypeAlias, cast
 
 from ..errors import ShapeError
+from ..lazy_dataclass import dataclass
 from . import intervals as dim_bounds
 from .polynomial import (
     MAX_COEFFICIENT,
@@ -33,7 +34,7 @@ from .polynomial import (
 _MAX_CACHED = 1 << 12
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Expr:
     """A polynomial with integer coefficients over symbols and calls; never a constant.
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import Protocol, TypeAlias
 
 from ..errors import ShapeError
+from ..lazy_dataclass import dataclass
 
 # A model file is untrusted: these keep the work on one size small. Real sizes stay far below.
 MAX_DEGREE = 64

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from ...ir.lazy_dataclass import dataclass
 from ...ir.op import Array
 from .matrix import Matrix
 

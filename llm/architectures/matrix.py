@@ -7,7 +7,7 @@ x [..., K] x W^T, and read row by row where it is an embedding table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ...ir import ops as o
 from ...ir.deferred_array import DeferredArray
 from ...ir.dtype import DType
 from ...ir.int4 import Int4Bytes
+from ...ir.lazy_dataclass import dataclass
 from ...ir.op import Array
 
 

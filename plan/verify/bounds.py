@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...ir.errors import MemoryLimitError, VerificationError
+from ...ir.lazy_dataclass import dataclass
 from ..packing.layouts import PackedLayout, panels
 from ..plan import ControlStep, NativeStep, PlanConstant, Region
 from ..specs.base import Size, Spec, access_terms

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ...ir.lazy_dataclass import dataclass
 from ..plan import (
     ARENA,
     LOOP,

@@ -18,10 +18,10 @@ import threading
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NoReturn
 
 from ...ir.errors import ArtifactError
+from ...ir.lazy_dataclass import dataclass
 from ..machine.cpus import usable_cores
 from .container_format import (
     ALIGN_BYTES,

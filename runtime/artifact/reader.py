@@ -20,12 +20,12 @@ import importlib.metadata
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
 from ...ir.dtype import DType
 from ...ir.errors import ArtifactError, Error, MemoryLimitError, VerificationError
 from ...ir.extensions import require_extensions
+from ...ir.lazy_dataclass import dataclass
 from ...ir.limits.format_bytes import format_size
 from ...ir.limits.host_memory import default_max_memory
 from ...ir.serialization.dataclass_json import decode, invalid_data_error

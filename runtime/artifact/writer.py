@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ from ...ir.deferred_array import StoredArray, unpack_stored
 from ...ir.dtype import DType
 from ...ir.errors import UsageError, VerificationError
 from ...ir.int4 import is_four_bit, pack_int4
+from ...ir.lazy_dataclass import dataclass
 from ...plan.plan import Plan
 from ...plan.serialization import encode_plan
 from ...plan.target import Target

@@ -10,13 +10,13 @@ import ctypes
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import Error, ExecutionError
+from ...ir.lazy_dataclass import dataclass
 from ...ir.limits.memory_budget import active_budget
 from ...ir.types import coerce_to_dtype
 from ...plan.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep

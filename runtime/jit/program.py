@@ -14,7 +14,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from ...ir.deferred_array import DeferredArray, StoredArray
 from ...ir.errors import VerificationError
 from ...ir.int4 import Int4Bytes
+from ...ir.lazy_dataclass import dataclass
 from ...ir.provenance import file_slice_of, owner
 from ...plan.plan import Plan, PlanConstant
 from ...plan.specs.base import Spec

@@ -20,7 +20,6 @@ import os
 import re
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import MemoryLimitError
+from ...ir.lazy_dataclass import dataclass
 from ...ir.limits.format_bytes import format_size
 from ...ir.limits.memory_budget import RAISE_LIMIT
 

@@ -123,9 +123,56 @@ def without_fields(decorate: Decorator) -> type:
     return Empty
 
 
+def with_simple_fields(decorate: Decorator) -> type:
+    @decorate(frozen=True)
+    class Pair:
+        a: int = field(default=3, metadata={"range": (1, 4)})
+        b: int = field(init=False)
+        c: int = field(init=False, repr=False, default=7)
+        d: int = field(repr=False, default=8)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "b", self.a + 1)
+
+    return Pair
+
+
+def without_comparison(decorate: Decorator) -> type:
+    @decorate(frozen=True, eq=False)
+    class Pair:
+        a: int
+        b: int = 3
+
+    return Pair
+
+
+def derived_without_comparison(decorate: Decorator) -> type:
+    @decorate(frozen=True, eq=False)
+    class Derived(plain(decorate)):
+        c: int = 4
+
+    return Derived
+
+
+def with_own_comparison(decorate: Decorator) -> type:
+    @decorate(frozen=True, eq=False)
+    class Pair:
+        a: int
+        b: list[int] = field(default_factory=list[int], compare=False)
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, type(self)) and self.a == other.a
+
+        def __hash__(self) -> int:
+            return hash(self.a)
+
+    return Pair
+
+
 MAKERS = [
     *(plain, with_fields, with_post_init, with_own_methods, with_own_hash, derived, undecorated),
-    *(joined, without_fields),
+    *(joined, without_fields, with_simple_fields, without_comparison, derived_without_comparison),
+    with_own_comparison,
 ]
 
 
@@ -139,13 +186,16 @@ def _describe(cls: Any) -> dict[str, Any]:
         "equal": [one == same, one == other, one == "1", one == changed],
         "hash": [hash(one) == hash(same), hash(one) == hash(other)],
         "match": cls.__match_args__,
-        "fields": [(f.name, f.default, f.metadata, f.kw_only) for f in dataclasses.fields(cls)],
+        "fields": [
+            (f.name, f.default, f.init, f.repr, f.metadata, f.kw_only)
+            for f in dataclasses.fields(cls)
+        ],
         "defaults": {name: getattr(cls, name, None) for name in names},
         "signature": str(inspect.signature(cls)),
         "name": cls.__init__.__qualname__.rpartition(".")[2],
-        "frozen": cls.__dataclass_params__.frozen,
+        "options": repr(cls.__dataclass_params__),
         "values": [vars(x) for x in (one, changed)],
-        "copied": copy.deepcopy(one) == one,
+        "copied": vars(copy.deepcopy(one)) == vars(one),
         "replaceable": hasattr(one, "__replace__"),
     }
 
@@ -219,6 +269,15 @@ def test_classes_with_simple_fields_make_no_method_that_is_not_used() -> None:
     assert _is_made(cls)
     assert not any(_is_made(cls, name) for name in ("__eq__", "__hash__", "__repr__"))
     assert not _is_made(cls.__bases__[0])
+
+
+@pytest.mark.parametrize("make", [with_simple_fields, without_comparison])
+def test_fields_and_options_that_are_simple(make: Callable[[Decorator], type]) -> None:
+    cls = make(dataclass)
+    cls(1)
+    assert _is_made(cls) and not _is_made(cls, "__repr__")
+    repr(cls(1))
+    assert _is_made(cls, "__repr__") and not _is_made(cls, "__match_args__")
 
 
 def _list_own_classes() -> list[Any]:

@@ -6,12 +6,11 @@ round(x / step) + zero up to ties, which bytes hold. (A NaN becomes 0, as where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Array
 from ....ir.ops import Clamp, Constant, Convert, Dequantize, FakeQuantize, Quantize
 from ....ir.scalar.builder import cast_array

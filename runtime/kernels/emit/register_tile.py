@@ -7,10 +7,10 @@ output, and the run-time sizes. Functions take it instead of a dozen arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ....ir.dtype import DType
+from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.base import Operand, Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.specs.gemm import GemmSpec
