@@ -82,7 +82,10 @@ class CompiledRegion:
         self.tables = tables = program.tables[number]
         self._coverage = Coverage(tables)
         steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
-        kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
+        # Equal specs are mostly one object, whose hash takes longer than all else of a step.
+        specs = {id(s.spec): s.spec for s in steps if isinstance(s, KernelStep)}
+        kernels = {key: program.kernels[spec] for key, spec in specs.items()}
+        flushes = {key: self._flush_flag(spec) for key, spec in specs.items()}
         self._steps, self._loops = steps, loop_rows(steps)
         self._fused = FusedReductions(steps)
         # Native steps that may have phases.
@@ -91,11 +94,11 @@ class CompiledRegion:
             for n, s in enumerate(steps)
             if isinstance(s, KernelStep) and type(s.spec).phases is not Spec.phases
         ]
-        self.scratch = max((k.scratch for k in kernels), default=64)
+        self.scratch = max((k.scratch for k in kernels.values()), default=64)
         self.control = Control(self.region, tables)
         # Word 0 and the fixed flags of each native step.
         rows = [
-            (program.kernels[s.spec].address, self._flush_flag(s.spec))
+            (kernels[id(s.spec)].address, flushes[id(s.spec)])
             if isinstance(s, KernelStep)
             else self.control.row(n)
             for n, s in enumerate(steps)

@@ -69,6 +69,8 @@ class RegionBuilder:
     dims: dict[Dim, int] = field(default_factory=dict[Dim, int])
     checks: list[SizeCheck] = field(default_factory=list[SizeCheck])
     _constants: dict[int, int] = field(default_factory=dict[int, int])
+    # Steps with equal specs have the same object, which is compared and stored once.
+    _specs: dict[Spec, Spec] = field(default_factory=dict[Spec, Spec])
     _symbols: set[str] = field(default_factory=set[str])
     _searched: int = 0
 
@@ -143,7 +145,7 @@ class RegionBuilder:
             return
         self.steps.append(
             KernelStep(
-                spec,
+                self._specs.setdefault(spec, spec),
                 tuple(v.buffer for v in views),
                 tuple(self.dim(d) for d in sizes.found),
                 work,

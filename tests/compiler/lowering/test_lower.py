@@ -40,3 +40,23 @@ def test_against_evaluate(name: str, optimised: bool, compile_graph) -> None:
                 assert g.shape == w.shape and g.dtype == w.dtype
                 tolerance = 2e-3 if w.dtype == np.float16 else 2e-5
                 np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance)
+
+
+def test_equal_layers_share_one_spec(compile_graph) -> None:
+    """It is compared by identity, and stored once."""
+    weights = [f"%{n} = Constant.1() {{data=~{n}, dtype=f32, shape=[8, 8]}}" for n in (1, 2, 3)]
+    layers = [f"%{n + 3} = MatMul.1(%{(0, 4, 5)[n - 1]}, %{n})" for n in (1, 2, 3)]
+    graph = parse_graph(
+        "\n".join(
+            [
+                'graph "layers"',
+                '%0 = Parameter.1() {element_type=f32, shape=["N", 8]} "x"',
+                *weights,
+                *layers,
+                '%7 = Result.1(%6) "y"',
+            ]
+        )
+    )
+    steps = list(compile_graph(graph, True, 1).plan.kernel_steps())
+    assert len(steps) == 3
+    assert len({id(step.spec) for step in steps}) == len({step.spec for step in steps}) < 3
