@@ -137,12 +137,6 @@ class StoredModel:
         name, plan = self.entry.identity.graph_name, self.program.plan
         return plan if name is None else replace(plan, name=name)
 
-    @property
-    def attachments(self) -> dict[str, bytes]:
-        """What was stored with the plan, by name."""
-        found = self.program.attached.items()
-        return {n: a for n, a in found if n not in (_FILES, _RT_INFO)}
-
 
 @dataclass(frozen=True)
 class ModelEntry:
@@ -159,7 +153,7 @@ class ModelEntry:
     files: tuple[tuple[str, _State], ...]
     limit: int
     is_unchanged: Callable[[], bool]
-    attached: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    attached: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def find(self) -> StoredModel | None:
         """What is stored, if it can be used and no file of the model has changed since."""
@@ -227,14 +221,11 @@ class CachedSource(ModelSource):
             return read()
 
         super().__init__(Origin(read_again, files).reload, config)
-        self.rt_info, self._attached = stored.program.attached[_RT_INFO], stored.attachments
+        self.rt_info = stored.program.attached[_RT_INFO]
 
     def read_trace(self) -> Trace | None:
         _ = self.graph
         return self.trace
-
-    def read_attachments(self) -> dict[str, bytes]:
-        return dict(self._attached)
 
 
 def find_entry(

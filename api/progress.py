@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import threading
 import time
@@ -41,6 +40,8 @@ def show_progress(what: str, wanted: bool | None = None) -> Iterator[None]:
     if silent or not getattr(sys.stderr, "isatty", bool)() or not mine.acquire(blocking=False):
         yield
         return
+    import shutil
+
     done = threading.Event()
     # A line that wraps, or that a file's name moves elsewhere, could not be taken back.
     room = max(8, shutil.get_terminal_size().columns - 16)

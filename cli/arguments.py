@@ -9,10 +9,9 @@ import math
 import os
 import stat
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,9 @@ from ..ir.errors import (
 from ..ir.limits.format_bytes import format_size
 from ..ir.limits.host_memory import default_max_memory
 from .logging import log
+
+if TYPE_CHECKING:
+    import zipfile
 
 Array = npt.NDArray[Any]
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -341,6 +343,8 @@ def _require_fitting(path: str, file: IO[bytes], limit: int) -> None:
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         raise _unreadable_error(path, kind_of(status.st_mode))
+    import zipfile
+
     size = status.st_size
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as members:

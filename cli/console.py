@@ -12,7 +12,6 @@ import contextlib
 import json
 import math
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO, cast
 
@@ -79,6 +78,8 @@ def print_message(*lines: str, heading: str = "") -> None:
 
 def print_traceback(error: BaseException) -> None:
     """Python's traceback of an error, on stderr."""
+    import traceback
+
     print_message(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import shutil
 import sys
-import textwrap
 from collections.abc import Collection, Iterable, Sequence
 
 from ..ir.limits.format_bytes import format_size
@@ -35,6 +32,8 @@ def terminal_columns() -> int | None:
     """The columns of the terminal that stdout is; None where it is not one."""
     if not getattr(sys.stdout, "isatty", bool)():
         return None
+    import shutil
+
     return max(MIN_COLUMNS, shutil.get_terminal_size().columns)
 
 
@@ -81,6 +80,8 @@ def fit_lines(lines: Iterable[str], indent: int = 0) -> list[str]:
     columns = terminal_columns()
     if columns is None:
         return list(lines)
+    import textwrap
+
     found: list[str] = []
     for line in lines:
         short = len(line) <= columns
@@ -91,6 +92,8 @@ def fit_lines(lines: Iterable[str], indent: int = 0) -> list[str]:
 
 def nearest_name(name: str, names: Collection[str]) -> str | None:
     """The name that was probably meant, None if none is near. Dashes before it do not count."""
+    import difflib
+
     bare = {known.lstrip("-"): known for known in names}
     found = difflib.get_close_matches(name.lstrip("-"), bare, n=1, cutoff=0.6)
     return bare[found[0]] if found else None

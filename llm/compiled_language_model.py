@@ -44,10 +44,11 @@ class CompiledLanguageModel:
 
     def export(self, path: str | os.PathLike[str], *, code: bool = False) -> None:
         """Write a `.irc` file, whole or not at all. code: with the machine code."""
-        content = _encode(
+        attached = _make_attachment(
             self.tokenizer, self.chat_template, self.config, self.weight_forms, self.kv_cache
         )
-        self.net.export(path, code=code, attachments={ATTACHMENT: content})
+        text = json.dumps(encode(attached), separators=(",", ":"), ensure_ascii=False)
+        self.net.export(path, code=code, attachments={ATTACHMENT: text.encode()})
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,14 @@ class _Attached:
     kv_cache: str
 
 
-def _encode(
+def _make_attachment(
     tokenizer: Tokenizer,
     template: ChatTemplate | None,
     config: ModelConfig,
     weight_forms: Mapping[str, int],
     kv_cache: KVCache,
-) -> bytes:
-    attached = _Attached(
+) -> _Attached:
+    return _Attached(
         tokenizer=StoredTokenizer.of(tokenizer.library),
         vocabulary=tokenizer.vocabulary,
         template=None if template is None else template.source,
@@ -79,7 +80,6 @@ def _encode(
         weight_forms=tuple(weight_forms.items()),
         kv_cache=kv_cache,
     )
-    return json.dumps(encode(attached), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def is_artifact(path: object) -> bool:
@@ -116,8 +116,8 @@ def compile_language_model(
     check_cache_form(form)
     template, config, forms = source.chat_template, source.config, source.weight_forms
     if entry is not None:
-        content = _encode(source.tokenizer, template, config, forms, form)
-        entry = replace(entry, attached={ATTACHMENT: content})
+        attached = _make_attachment(source.tokenizer, template, config, forms, form)
+        entry = replace(entry, attached={ATTACHMENT: attached})
     net = compile_decoder(
         source.model,
         read_again=None if read_again is None else lambda: read_again().model,
@@ -154,11 +154,11 @@ def compile_or_find(
         # The library keeps the interpreter's lock while it reads a tokenizer: files are read
         # meanwhile, nothing is computed in Python.
         with ThreadPoolExecutor(1, "irc-tokenizer") as pool:
-            content, where = found.attachments[ATTACHMENT], repr(os.fspath(path))
-            attached = pool.submit(_read_attached, content, where)
+            attached: _Attached = found.program.attached[ATTACHMENT]
+            tokenizer = pool.submit(_read_tokenizer, attached, repr(os.fspath(path)))
             net = start_found(found, lambda: prepare_decoder(read().model, form), config)
             if net is not None:
-                return _attach(net, *attached.result())
+                return _attach(net, attached, tokenizer.result())
     return compile_language_model(read(), read_again=read, entry=entry, **options)
 
 
@@ -198,7 +198,8 @@ def load_language_model(
             expected="a file that `irc compile` wrote from a .gguf file or a folder",
             fix="compile the language model again",
         )
-    compiled = _attach(net, *_read_attached(content, where))
+    attached = _decode(content, where)
+    compiled = _attach(net, attached, _read_tokenizer(attached, where))
     if kv_cache not in (None, compiled.kv_cache):
         raise UsageError(
             "the artefact was compiled for another kv_cache",
@@ -208,12 +209,6 @@ def load_language_model(
             fix=f"leave kv_cache out, or compile the model with kv_cache={kv_cache!r}",
         )
     return compiled
-
-
-def _read_attached(content: bytes, where: str) -> tuple[_Attached, Tokenizer]:
-    """What is stored with the net of a language model, and its tokenizer."""
-    attached = _decode(content, where)
-    return attached, _read_tokenizer(attached, where)
 
 
 def _attach(net: CompiledModel, attached: _Attached, tokenizer: Tokenizer) -> CompiledLanguageModel:

@@ -11,7 +11,6 @@ thresholds.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import Field, field, fields
 from typing import Any, Final, cast
@@ -170,6 +169,8 @@ class Heuristics:
         given = cast("Mapping[object, Any]", data)
         for name in given:
             if name not in THRESHOLDS:
+                import difflib
+
                 shown = str(name)[:_MAX_LISTED]
                 near = difflib.get_close_matches(shown, THRESHOLDS, 1, cutoff=0.0)
                 raise _heuristics_error(shown, "an unknown threshold", f"such as {near[0]}")

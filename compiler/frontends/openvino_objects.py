@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +32,8 @@ def is_openvino_model(source: Any) -> bool:
 def serialize_model(model: Any) -> Generator[Path]:
     """The .xml (with the .bin next to it) of an openvino.Model, removed afterwards: files that are
     mapped stay readable."""
+    import tempfile
+
     import openvino
 
     in_memory = os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK)

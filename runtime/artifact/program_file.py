@@ -1,23 +1,23 @@
 """A program as a file of the code cache: its plan, its packed constants, the keys of its kernels.
 
-    0     header of 64 bytes: magic, where the head begins, how long it is, and its SHA-256
+    0     header of 64 bytes: magic, where the head begins, how long it is, and its CRC-32
     64    the constants as the kernels read them, each at a multiple of 64 bytes, zeros between them
     ...   the head, to the end of the file: a pickle
 
 A file is used as it is, without the checks that an artefact gets (reader.py): it is in a folder
 that only this user can write to (jit/private_folder.py), whose machine code is run as it is too,
-and its plan was verified before it was written. The digest and the sum of the constants' 64-bit
+and its plan was verified before it was written. The checksum and the sum of the constants' 64-bit
 words find what a disk or a full file system damaged.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 import struct
 import threading
 import weakref
+import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Final
@@ -35,12 +35,12 @@ from ..machine.memory_planner import ALIGN_BYTES, page_memory
 
 Array = npt.NDArray[Any]
 
-_MAGIC: Final = b"\x89IRCP\r\n\x01"
-_FIELDS: Final = struct.Struct("<8sQQ32s")
+_MAGIC: Final = b"\x89IRCP\r\n\x02"
+_FIELDS: Final = struct.Struct("<8sQQI")
 _HEADER_BYTES: Final = 64
-# What a thread reads at once: several large pages, since threads that touch one page first wait for
-# each other.
-_PIECE_BYTES: Final = 4 << 20
+# What a thread reads begins at a multiple of this, several large pages: threads that touch one page
+# first wait for each other.
+_PIECE_ALIGN_BYTES: Final = 4 << 20
 _WORDS_MODULUS: Final = 1 << 64
 # The constants of each file that a model of this process uses.
 _shared: weakref.WeakValueDictionary[tuple[int, int, int], Array] = weakref.WeakValueDictionary()
@@ -110,13 +110,13 @@ class ProgramFile:
         fields = self._file.read(_HEADER_BYTES)
         if len(fields) < _HEADER_BYTES:
             raise self._report_damage("no whole header")
-        magic, offset, length, digest = _FIELDS.unpack_from(fields)
+        magic, offset, length, checksum = _FIELDS.unpack_from(fields)
         if magic != _MAGIC or offset + length != os.fstat(self._file.fileno()).st_size:
             raise self._report_damage(f"a header of {offset} + {length} bytes")
         self._file.seek(offset)
         content = self._file.read(length)
-        if hashlib.sha256(content).digest() != digest:
-            raise self._report_damage("a head of another digest")
+        if zlib.crc32(content) != checksum:
+            raise self._report_damage("a head of another checksum")
         try:
             found = pickle.loads(content)
         except Exception as error:  # whatever a class raises that is not what it was
@@ -147,9 +147,13 @@ class ProgramFile:
 
     def _read_block(self) -> Array:
         block = page_memory(self.nbytes)
-        pieces = range(0, self.nbytes, _PIECE_BYTES)
-        with ThreadPoolExecutor(min(usable_cores(), len(pieces)) or 1, "irc-load") as pool:
-            sums = pool.map(lambda at: self._read_piece(at, block[at : at + _PIECE_BYTES]), pieces)
+        threads = usable_cores()
+        # One piece for each thread: between two it needs the interpreter's lock, which another
+        # thread may hold for as long as all the reading takes (the tokenizer of a language model).
+        length = -(-self.nbytes // (threads * _PIECE_ALIGN_BYTES)) * _PIECE_ALIGN_BYTES
+        pieces = range(0, self.nbytes, max(length, 1))
+        with ThreadPoolExecutor(threads, "irc-load") as pool:
+            sums = pool.map(lambda at: self._read_piece(at, block[at : at + length]), pieces)
             total = sum(sums) % _WORDS_MODULUS
         if total != self._total:
             raise self._report_damage(f"constants that add up to {total}, not {self._total}")
@@ -203,9 +207,9 @@ def write_program(stream: BinaryIO, program: CompiledPlan, attached: Mapping[str
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
         raise OSError(str(error)) from error
     stream.write(content)
-    digest = hashlib.sha256(content).digest()
     stream.seek(0)
-    stream.write(_FIELDS.pack(_MAGIC, _HEADER_BYTES + size, len(content), digest))
+    fields = (_HEADER_BYTES + size, len(content), zlib.crc32(content))
+    stream.write(_FIELDS.pack(_MAGIC, *fields))
 
 
 def _split_into_words(array: Array) -> Iterator[Array]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -137,7 +136,7 @@ class DiskCache:
         size = len(payload) + _DIGEST_BYTES
         if not _is_key(key) or size > self.limit or not self.prepare() or self._opened is None:
             return
-        new = f"{_NEW}{secrets.token_hex(8)}"
+        new = f"{_NEW}{os.urandom(8).hex()}"
         try:
             with self._opened.create(key, new) as file:
                 file.writelines((_digest(key, payload), payload))
@@ -167,7 +166,7 @@ class DiskCache:
         if not _is_key(key) or not self.prepare() or self._opened is None:
             return
         try:
-            with self._opened.create(f"{key}{_PROGRAM}", f"{_NEW}{secrets.token_hex(8)}") as file:
+            with self._opened.create(f"{key}{_PROGRAM}", f"{_NEW}{os.urandom(8).hex()}") as file:
                 write(file)
                 size = file.seek(0, os.SEEK_END)
                 if size > limit:

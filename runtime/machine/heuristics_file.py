@@ -7,7 +7,6 @@ amx_max_block_rows = 192
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,8 @@ def chosen_heuristics() -> Heuristics:
 
 def read_heuristics(path: Path) -> Heuristics:
     """The thresholds of a file; those that it does not name have their defaults."""
+    import tomllib
+
     where = f"{path} (environment variable IRC_HEURISTICS)"
     try:
         with path.open("rb") as stream:

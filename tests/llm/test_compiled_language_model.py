@@ -181,6 +181,7 @@ def test_a_folder_that_was_compiled_before_is_found(
         found, wanted = (m.generate(prompt, max_tokens=8) for m in (last, first))
         assert (found.tokens, found.text) == (wanted.tokens, wanted.text)
     assert len(last.decoder.net.graph) == len(first.decoder.net.graph)
+    assert last.decoder.net.read_attachments() == first.decoder.net.read_attachments() == {}
     last.export(tmp_path / "model.irc")
     wanted = first.generate("hello", max_tokens=8).tokens
     assert (

@@ -114,7 +114,7 @@ def test_any_damage_is_noticed(tiny_net: irc.CompiledModel, tmp_path: Path) -> N
             file.read_constants()
 
     read(whole)
-    for at in {*range(56), *range(64, len(whole), 97), len(whole) - 1}:
+    for at in {*range(28), *range(64, len(whole), 97), len(whole) - 1}:
         damaged = bytearray(whole)
         damaged[at] ^= 1
         with pytest.raises(ArtifactError, match="stored program is damaged"):
