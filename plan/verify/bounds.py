@@ -6,7 +6,7 @@ Index arrays are made once per region; a check for one set of sizes has no loop 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,15 @@ class BufferBounds:
                 loop = region.steps[buffer.loop]
                 assert isinstance(loop, ControlStep) and loop.trips is not None
                 self.strides[b] = table.position(buffer.stride), dims[loop.trips]
+
+    def list_reached(self, sizes: Set[int]) -> set[int]:
+        """The buffers whose shape, or place in their root, these sizes are part of."""
+        found = {b for b, shape in enumerate(self.shapes) if not sizes.isdisjoint(shape)}
+        moved: set[int] = set()
+        for child, parent, offset in self._parts:
+            if offset in sizes or parent in moved:
+                moved.add(child)
+        return found | moved
 
     def elements(self, values: Ints, names: RegionNames) -> Ints:
         """Elements per buffer. VerificationError for negative sizes, MemoryLimitError for more

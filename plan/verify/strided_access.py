@@ -54,6 +54,8 @@ class DistinctWalks:
         counts = np.diff(np.append(start, length))
         self._start = start
         self._owner = np.repeat(np.arange(len(start)), counts)
+        self._is_first = np.zeros(length, np.bool_)
+        self._is_first[start] = True
         axis = np.arange(length) - np.repeat(start, counts)
         # The entries of all second axes, then of all third ones, and so on.
         self._later = [np.flatnonzero(axis == n) for n in range(1, int(counts.max(initial=1)))]
@@ -65,7 +67,9 @@ class DistinctWalks:
         last = self._last
         if last is None or not np.array_equal(last[0], stride):
             length = np.abs(stride)
-            order = np.lexsort((length, self._owner))
+            order = None if last is None else last[1]
+            if order is None or not self._ascend(length[order]):
+                order = np.lexsort((length, self._owner))
             self._last = last = stride.copy(), order, length[order]
         _, order, length = last
         sizes = size[order]
@@ -76,3 +80,7 @@ class DistinctWalks:
             before[at] = before[at - 1] + span[at - 1]
         apart = (length > before) | (sizes <= 1)
         return np.logical_and.reduceat(apart, self._start)
+
+    def _ascend(self, length: Ints) -> bool:
+        """Whether each walk's strides, in this order, ascend."""
+        return bool(((length[1:] >= length[:-1]) | self._is_first[1:]).all())

@@ -4,15 +4,16 @@
 expression and checks, without a Python loop over steps, that sizes are not negative, that buffers
 stay inside those they alias and operands inside their buffers (bounds.py), that a step overwrites
 what it reads only where its kernel may (aliasing.py), and that its work is bounded
-(step_bounds.py).
+(step_bounds.py). What was verified for the sizes before is not checked again (step_checks.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,19 +24,20 @@ from ..plan import (
     ControlStep,
     HostStep,
     KernelStep,
-    NativeStep,
     Plan,
     PlanConstant,
     Region,
 )
-from .aliasing import AliasChecks
 from .appended_outputs import AppendedOutput, find_appended_outputs
-from .bounds import MAX_BYTES, BufferBounds, OperandBounds
+from .bounds import MAX_BYTES, BufferBounds
 from .buffers import buffer_roots
 from .runtime_checks import FailingAsserts, SizeChecks
-from .size_table import Ints, RegionNames, SizeTable, to_ints, to_starts
-from .step_bounds import StepBounds
+from .size_table import Ints, SizeTable, to_ints, to_starts
+from .step_checks import ChangedSteps, StepChecks, native_steps
 from .strided_access import StridedAccess
+
+# Sets of sizes that changed together whose checks a region keeps.
+_MAX_CHANGES: Final = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +74,9 @@ class RegionLayoutTables:
         self.region, self.constants = region, constants
         table = self._table = SizeTable()
         self.kernels = [n for n, s in enumerate(region.steps) if not isinstance(s, HostStep)]
-        steps: list[NativeStep] = [s for s in region.steps if not isinstance(s, HostStep)]
+        steps = native_steps(region)
         self.root = to_ints(buffer_roots(region))
-        dims = [table.position(d) for d in region.dims]
-        self.operand_start = to_starts([len(s.buffers) for s in steps])
+        dims = self._dims = [table.position(d) for d in region.dims]
         self.step_dims = to_ints([dims[d] for s in steps for d in s.dims])
         self.step_dims_start = to_starts([len(s.dims) for s in steps])
         works = [s.work if isinstance(s, KernelStep) else 0 for s in steps]
@@ -85,15 +86,21 @@ class RegionLayoutTables:
         self._checks = SizeChecks(region, dims, self.kernels)
         self._buffers = BufferBounds(region, constants, table, dims)
         self.itemsize = self._buffers.itemsize
-        self._operands = OperandBounds(steps, table, dims, self.operand_start)
+        rows = range(len(steps))
+        self._steps = StepChecks(region, self.kernels, rows, self.root, dims, table)
+        self._operands, self.operand_start = self._steps.operands, self._steps.starts
         self.operand_buffer = self._operands.buffer
-        self._aliases = AliasChecks(steps, self.root, self.operand_start)
-        outputs = [s.spec.output_count() if isinstance(s, KernelStep) else 0 for s in steps]
-        self._written_start = self.operand_start[1:] - to_ints(outputs)
         self.moves = self._find_moves(region)
-        self._steps = StepBounds(steps, self.operand_start, dims, table.size)
-        self._names = RegionNames(region, self.kernels, self.operand_start)
         self._evaluate = table.compile()
+        # What was verified last, and the checks of the steps that a change of sizes reaches; None
+        # for a change that was seen once. Not of regions with control flow.
+        self._repeats = not any(isinstance(s, ControlStep) for s in steps)
+        self._verified: RegionSizes | None = None
+        self._changes: dict[bytes, ChangedSteps | None] = {}
+        self._shape_getters: dict[int, Callable[[Sequence[int]], tuple[int, ...]]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_verified": None, "_changes": {}, "_shape_getters": {}}
 
     @cached_property
     def appended_outputs(self) -> list[AppendedOutput]:
@@ -158,7 +165,12 @@ class RegionLayoutTables:
 
     def shape(self, sizes: RegionSizes, b: int) -> tuple[int, ...]:
         """Buffer b's shape."""
-        return tuple(map(sizes.numbers.__getitem__, self._buffers.shapes[b]))
+        positions = self._buffers.shapes[b]
+        if len(positions) < 2:
+            return tuple([sizes.numbers[p] for p in positions])
+        if b not in self._shape_getters:
+            self._shape_getters[b] = itemgetter(*positions)
+        return self._shape_getters[b](sizes.numbers)
 
     def shape_positions(self, b: int) -> list[int]:
         """Where buffer b's sizes are in RegionSizes.values."""
@@ -182,34 +194,55 @@ class RegionLayoutTables:
         numbers = self._evaluate(env)
         self._table.require_addable(numbers, f"region with {len(self.region.steps)} steps")
         failing = self._checks.failing(numbers)
-        values, names = np.array(numbers, np.int64), self._names
+        values, names = np.array(numbers, np.int64), self._steps.names
         elements = self._buffers.elements(values, names)
         nbytes = elements * self.itemsize
         offsets = self._buffers.root_offsets(values, nbytes, names)
-        distinct = self._operands.find_distinct(values)
+        known = None if failing else self._verified
+        changed = None if known is None else self._find_changed_steps(known, values)
+        checks = self._steps if changed is None else changed.checks
+        distinct = found = checks.operands.find_distinct(values)
+        if known is not None and changed is not None:
+            distinct = known.distinct.copy()
+            distinct[changed.operands] = found
         sizes = RegionSizes(
             values, elements, nbytes, offsets, values[self._work], failing, distinct, numbers
         )
         idle_rows = self.rows_not_run(sizes)
-        extents = self._operands.check(values, elements, distinct, idle_rows, names)
-        if extents is not None:
-            idle = self._write_nothing(extents.empty)
-            available = elements[self.operand_buffer]
-            self._steps.check(values, idle, extents.distinct, available)
-            memory = (offsets, self.itemsize)
-            self._aliases.check(values, extents, self._operands, memory, names)
+        checks.verify(values, elements, found, (offsets, self.itemsize), idle_rows)
+        if self._repeats and not failing:
+            self._verified = sizes
         return sizes
+
+    def _find_changed_steps(self, known: RegionSizes, values: Ints) -> ChangedSteps | None:
+        """The steps that other values than those that are known reach; None where this change was
+        not seen before: to list them takes longer than to check all once."""
+        changed = np.flatnonzero(values != known.values)
+        key = changed.tobytes()
+        if key not in self._changes:
+            if len(self._changes) >= _MAX_CHANGES:
+                self._changes.clear()
+            self._changes[key] = None
+            return None
+        found = self._changes[key]
+        if found is None:
+            found = ChangedSteps(
+                changed.tolist(),
+                self.region,
+                self.kernels,
+                self.root,
+                self._dims,
+                self._table,
+                self._buffers,
+            )
+            self._changes[key] = found
+        return found
 
     def rows_not_run(self, sizes: RegionSizes) -> set[int]:
         """Native steps in loops without iterations, and behind checks that fail."""
         found = {r for check in sizes.failing_asserts for r in self._checks.steps_guarded_by(check)}
         trips = self._times.items()
         return found | {row for row, at in trips if min(int(sizes.values[p]) for p in at) <= 0}
-
-    def _write_nothing(self, empty: Any) -> Any:
-        """Per native step, whether all that it writes is empty."""
-        full = np.append(0, np.cumsum(~empty))
-        return full[self.operand_start[1:]] == full[self._written_start]
 
     def arena_roots(self) -> list[int]:
         """The ARENA buffers that alias no other: what memory is placed for."""

@@ -49,7 +49,8 @@ class Coverage:
         for b, buffer in enumerate(self.region.buffers):
             if buffer.loop is not None:
                 self.moving.setdefault(buffer.loop, []).append(b)
-        single, self._rest = self._find_first_writers()
+        single, rest = self._find_first_writers()
+        self._rest = np.array(sorted(rest), np.int64)
         self._single = np.array(single, np.int64).reshape(-1, 3).T
         # Per root buffer, the steps that touch it, in order.
         self.has_control = any(isinstance(step, ControlStep) for step in self.region.steps)
@@ -61,11 +62,12 @@ class Coverage:
         self._size_positions: dict[frozenset[int], tuple[Any, Any]] = {}
         rows = {number: row for row, number in enumerate(tables.kernels)}
         # Outputs whose beginning is a copy of an input: root, input, operand that writes the rest.
-        self._appended = [
+        appended = [
             (a.output, a.input, int(tables.operand_start[rows[a.rest]]) + a.operand)
             for a in tables.appended_outputs
             if a.is_read_later
         ]
+        self._appended = np.array(appended, np.int64).reshape(-1, 3).T
         self._choosing = [
             (n, step)
             for n, step in enumerate(self.region.steps)
@@ -93,11 +95,12 @@ class Coverage:
         root, operand, b = self._single
         fills_root = (sizes.nbytes[b] == sizes.nbytes[root]) & (self.tables.itemsize[b] > 0)
         filled = (counted[operand] == sizes.elements[b]) & fills_root
-        rest = {r for r in (*self._rest, *root[~filled].tolist()) if sizes.nbytes[r] > 0}
-        for root, source, operand in self._appended if rest else ():
-            # The operand stays behind the copy and inside the buffer, and visits as many elements.
-            if counted[operand] == sizes.elements[root] - sizes.elements[source]:
-                rest.discard(root)
+        others = np.append(self._rest, root[~filled])
+        rest = set(others[sizes.nbytes[others] > 0].tolist())
+        root, source, operand = self._appended
+        # The operand stays behind the copy and inside the buffer, and visits as many elements.
+        behind = counted[operand] == sizes.elements[root] - sizes.elements[source]
+        rest.difference_update(root[behind].tolist())
         if not rest:
             return frozenset()
         if self.has_control or len(sizes.failing_asserts):

@@ -10,7 +10,7 @@ import ctypes
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,9 @@ from ..machine.memory_planner import address_of, aligned_empty
 from .array_interop import is_plain
 from .host_steps import evaluate_op
 from .output_buffers import MemoryExtents
-from .region_program import CompiledRegion, ShapeInstance
+from .region_program import CompiledRegion, ShapeInstance, Where
 
 Array = npt.NDArray[Any]
-# Positions of a buffer's addresses among the pointers, and what is added to it at each.
-Where: TypeAlias = list[tuple[int, int]]
 ndarray, empty = np.ndarray, np.empty
 
 # Up to this size it is quicker to copy an input or output than to look up its address and write it
@@ -85,12 +83,7 @@ class RegionInstance:
         self.blocks = code.control.blocks(layout.sizes, self.pointers)
         for row, block in self.blocks:
             self.table[row, 0] = address_of(block)
-        inner = layout.sizes.root_offsets[tables.operand_buffer]
-        self._inner = inner
-        added = iter(inner[code.port_operands].tolist())
-        self.where: dict[int, Where] = {
-            b: [(position, next(added)) for position in at] for b, at in code.positions.items()
-        }
+        self._inner, self.where = code.find_operands(layout.sizes.root_offsets)
         driver = code.program.driver
         hold = layout.work < KEEP_GIL_BELOW and not layout.shares
         self.native = driver.run_held if hold else driver.run
@@ -283,9 +276,11 @@ class BoundRegion:
         begins?"""
         if self._extents is None:
             self._extents = MemoryExtents(arrays)
-        source = self.instance.code.appended.get(n)
         found = self._extents.find_overlaps(given)
-        return all(i == source and address_of(given) == address_of(arrays[i]) for i in found)
+        if not found:
+            return True
+        source = self.instance.code.appended.get(n)
+        return found == [source] and address_of(given) == address_of(arrays[found[0]])
 
     def list_small_copies(self) -> SmallCopies | None:
         """What a run copies, if small arrays and one native segment are all of it."""

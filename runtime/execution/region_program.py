@@ -7,7 +7,7 @@ shared. All contexts use it; region_instance.py puts it at addresses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ from .prefix_copies import find_prefix_copies
 
 Array = npt.NDArray[Any]
 Evaluate = Callable[[Op, list[Any]], Sequence[Any]]
+# Positions of a buffer's addresses among the pointers, and what is added to it at each.
+Where: TypeAlias = list[tuple[int, int]]
 
 # A placement is used again for smaller sizes while its peak stays within this of the least
 # possible, or within _SMALL_ARENA bytes; then growing sizes rarely need a new one.
@@ -133,6 +135,8 @@ class CompiledRegion:
         self._first = np.array([buffers[i].first for i in arena], np.int64)
         self._last = np.array([buffers[i].last for i in arena], np.int64)
         self._placement: Placement | None = None
+        # Offsets of buffers in their roots, and what follows from them.
+        self._operands: tuple[Ints, Ints, dict[int, Where]] | None = None
         self.prefix_copies = find_prefix_copies(tables, self.port_buffers)
         self.appended = {copy.output: copy.input for copy in self.prefix_copies}
         self.segments = _segments(self.region.steps)
@@ -188,6 +192,17 @@ class CompiledRegion:
             need,
             must_poll,
         )
+
+    def find_operands(self, root_offsets: Ints) -> tuple[Ints, dict[int, Where]]:
+        """Per operand, bytes from its root's start; per buffer of an input or an output, where its
+        addresses are. Not to be changed: most shapes have the same."""
+        known = self._operands
+        if known is None or not np.array_equal(known[0], root_offsets):
+            inner = root_offsets[self.tables.operand_buffer]
+            added = iter(inner[self.port_operands].tolist())
+            where = {b: [(p, next(added)) for p in at] for b, at in self.positions.items()}
+            self._operands = known = root_offsets, inner, where
+        return known[1], known[2]
 
     def _flush_flag(self, spec: Spec) -> int:
         flushes = self.program.denormals.flush and not spec.distinguishes_denormals()

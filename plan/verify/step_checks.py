@@ -1,0 +1,101 @@
+"""The checks of native steps that need sizes, for all steps of a region or some of them.
+
+A check of a step depends on the step's run-time sizes and on the sizes and offsets of its buffers
+alone. So where a region's sizes were verified and some of them change, as with each token that a
+language model reads, only the steps that these reach are checked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..plan import HostStep, KernelStep, NativeStep, Region
+from .aliasing import AliasChecks
+from .bounds import BufferBounds, OperandBounds
+from .size_table import Ints, RegionNames, SizeTable, to_ints, to_starts
+from .step_bounds import StepBounds
+
+
+def native_steps(region: Region) -> list[NativeStep]:
+    """The steps that are not Python's."""
+    return [s for s in region.steps if not isinstance(s, HostStep)]
+
+
+class StepChecks:
+    """Checks of some native steps. rows: their numbers among all native steps; kernels: these
+    steps' numbers in the region; root: per buffer; dims: positions of the region's sizes.
+
+    starts: where each step's operands begin in the list of these steps' operands.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        kernels: Sequence[int],
+        rows: Sequence[int],
+        root: Ints,
+        dims: list[int],
+        table: SizeTable,
+    ) -> None:
+        listed = native_steps(region)
+        steps = [listed[row] for row in rows]
+        self.starts = to_starts([len(s.buffers) for s in steps])
+        self.operands = OperandBounds(steps, table, dims, self.starts)
+        self._aliases = AliasChecks(steps, root, self.starts)
+        self._bounds = StepBounds(steps, self.starts, dims, table.size)
+        outputs = [s.spec.output_count() if isinstance(s, KernelStep) else 0 for s in steps]
+        self._written_start = self.starts[1:] - to_ints(outputs)
+        self.names = RegionNames(region, [kernels[row] for row in rows], self.starts)
+
+    def verify(
+        self,
+        values: Ints,
+        elements: Ints,
+        distinct: Any,
+        memory: tuple[Ints, Ints],
+        rows_not_run: set[int],
+    ) -> None:
+        """VerificationError or MemoryLimitError where a step is beyond its bounds.
+
+        elements: per buffer; distinct: of `operands.find_distinct`; memory: per buffer, bytes from
+        its root's start, and bytes per element; rows_not_run: which of these steps never run.
+        """
+        extents = self.operands.check(values, elements, distinct, rows_not_run, self.names)
+        if extents is None:
+            return
+        full = np.append(0, np.cumsum(~extents.empty))
+        # Per step, whether all that it writes is empty.
+        idle = full[self.starts[1:]] == full[self._written_start]
+        self._bounds.check(values, idle, extents.distinct, elements[self.operands.buffer])
+        self._aliases.check(values, extents, self.operands, memory, self.names)
+
+
+class ChangedSteps:
+    """The checks of the native steps that a change of some sizes reaches.
+
+    changed: positions of the sizes; operands: the numbers of these steps' operands among all.
+    """
+
+    def __init__(
+        self,
+        changed: Sequence[int],
+        region: Region,
+        kernels: Sequence[int],
+        root: Ints,
+        dims: list[int],
+        table: SizeTable,
+        buffers: BufferBounds,
+    ) -> None:
+        sizes, reached = set(changed), buffers.list_reached(set(changed))
+        steps = native_steps(region)
+        rows = [
+            row
+            for row, step in enumerate(steps)
+            if any(b in reached for b in step.buffers) or any(dims[d] in sizes for d in step.dims)
+        ]
+        self.checks = StepChecks(region, kernels, rows, root, dims, table)
+        starts = to_starts([len(s.buffers) for s in steps]).tolist()
+        self.operands = to_ints([n for row in rows for n in range(starts[row], starts[row + 1])])
