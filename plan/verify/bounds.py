@@ -51,11 +51,12 @@ class BufferBounds:
         self._starts = to_starts([1 + len(s) for s in self.shapes])[:-1]
         self.itemsize = to_ints([b.dtype.numpy.itemsize for b in region.buffers])
         # Packed constants are padded: their number of elements is not a product of their shape.
-        self._packed = {
-            i: packed_elements(constants[b.index])
+        packed = [
+            (i, packed_elements(constants[b.index]))
             for i, b in enumerate(region.buffers)
             if b.kind == "constant" and constants[b.index].layout is not None
-        }
+        ]
+        self._packed = np.array(packed, np.int64).reshape(-1, 2).T
         self._parts = _order_parts(region, table)
         self.strides: dict[int, tuple[int, int]] = {}
         for b, buffer in enumerate(region.buffers):
@@ -93,8 +94,8 @@ class BufferBounds:
                 fix="check the input shapes",
             )
         elements = np.multiply.reduceat(terms, self._starts)
-        for b, count in self._packed.items():
-            elements[b] = count
+        packed, counts = self._packed
+        elements[packed] = counts
         return elements
 
     def root_offsets(self, values: Ints, nbytes: Ints, names: RegionNames) -> Ints:
@@ -211,9 +212,11 @@ class OperandBounds:
             return np.zeros(0, np.bool_)
         return self._distinct.find(values[self.size], values[self.stride])
 
-    def terms(self, values: Ints) -> tuple[Ints, Ints, Ints]:
-        """Sizes and strides of all operands' axes, and where each operand's begin."""
-        return values[self.size], values[self.stride], self.start
+    def list_axes(self, operands: Ints) -> tuple[Ints, Ints]:
+        """Positions of the sizes of these operands' axes, and where each operand's begin."""
+        ends = np.append(self.start[1:], len(self.size))
+        axes = [np.arange(self.start[n], ends[n]) for n in operands.tolist()]
+        return self.size[np.concatenate([to_ints([]), *axes])], to_starts([*map(len, axes)])[:-1]
 
     def walk(self, values: Ints, n: int) -> StridedAccess:
         """The elements of operand n."""
@@ -241,7 +244,7 @@ class OperandBounds:
         where there are no operands. elements: per buffer; distinct: of `find_distinct`."""
         if not len(self._offset):
             return None
-        size, stride, _ = self.terms(values)
+        size, stride = values[self.size], values[self.stride]
         self._check_counts(values, size, names)
         empty = self._find_empty(size, rows_not_run, names)
         self._check_spans(size, stride, empty, names)

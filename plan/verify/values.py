@@ -147,9 +147,10 @@ class RegionLayoutTables:
         assert not isinstance(step, HostStep)
         return [self._table.position(self.region.dims[d]) for d in step.dims]
 
-    def terms(self, sizes: RegionSizes) -> tuple[Ints, Ints, Ints]:
-        """Sizes and strides of all operands' axes, and where each operand's begin."""
-        return self._operands.terms(sizes.values)
+    def list_axes(self, operands: Ints) -> tuple[Ints, Ints]:
+        """Where the sizes of these operands' axes are in RegionSizes.values, and where each
+        operand's begin in that list."""
+        return self._operands.list_axes(operands)
 
     def stride_bytes(self, sizes: RegionSizes, b: int) -> int:
         """How far a moving buffer moves with an iteration."""

@@ -68,6 +68,8 @@ class Coverage:
             if a.is_read_later
         ]
         self._appended = np.array(appended, np.int64).reshape(-1, 3).T
+        self._counted = np.unique(np.append(self._single[1], self._appended[2]))
+        self._axes, self._starts = tables.list_axes(self._counted)
         self._choosing = [
             (n, step)
             for n, step in enumerate(self.region.steps)
@@ -133,12 +135,14 @@ class Coverage:
         return sizes.values[positions].tobytes(), moved.tobytes(), size.tobytes()
 
     def _count(self, sizes: RegionSizes) -> Any:
-        """Per operand, how many distinct elements its walk visits; -1 where that is not known."""
-        size, _, start = self.tables.terms(sizes)
-        if not len(start):
-            return np.zeros(0, np.float64)
-        counts = np.multiply.reduceat(size.astype(np.float64), start)
-        return np.where(sizes.distinct & ~self._partial(sizes), counts, -1.0)
+        """Per operand that alone may fill a buffer, or the rest of one, how many distinct elements
+        its walk visits; -1 where that is not known."""
+        found = np.full(len(self.tables.operand_buffer), -1.0)
+        if len(self._counted):
+            counts = np.multiply.reduceat(sizes.values[self._axes].astype(np.float64), self._starts)
+            known = (sizes.distinct & ~self._partial(sizes))[self._counted]
+            found[self._counted] = np.where(known, counts, -1.0)
+        return found
 
     def _partial(self, sizes: RegionSizes) -> Any:
         """Operands of which the kernel writes what data or other sizes say."""

@@ -17,29 +17,28 @@ Array = npt.NDArray[Any]
 
 
 class MemoryExtents:
-    """The bytes from first to last of some arrays, in the order of their addresses: overlaps are
-    found in logarithmic time, where many outputs meet many inputs (a language model's caches)."""
+    """The bytes from first to last of some arrays, in the order of their addresses: another array
+    is compared with them in logarithmic time, where many outputs meet many inputs (a language
+    model's caches)."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         extents = sorted((*_extent(a), n) for n, a in enumerate(arrays))
-        self._extents = extents
+        self._numbers = [number for _, _, number in extents]
         self._starts = [start for start, _, _ in extents]
         # The largest end up to each of them.
         self._ends = list(accumulate((end for _, end, _ in extents), max))
 
-    def find_overlaps(self, array: Array) -> list[int]:
-        """The numbers of the arrays whose extents share bytes with this one's."""
+    def is_apart(self, array: Array, source: int | None = None) -> bool:
+        """Whether an array shares no byte with these, but with the one of number `source`, if both
+        begin at one address."""
         if array.nbytes == 0:
-            return []
+            return True
         start, end = _extent(array)
-        found: list[int] = []
-        for i in reversed(range(bisect_left(self._starts, end))):
-            if self._ends[i] <= start:
-                break
-            _, other_end, number = self._extents[i]
-            if other_end > start:
-                found.append(number)
-        return found
+        last = bisect_left(self._starts, end) - 1  # the last that begins before its end
+        if last < 0 or self._ends[last] <= start:
+            return True
+        is_source = self._numbers[last] == source and self._starts[last] == start
+        return is_source and (last == 0 or self._ends[last - 1] <= start)
 
 
 def _extent(array: Array) -> tuple[int, int]:

@@ -7,43 +7,48 @@ A variable that grows is a region's input; its next value, an output, begins wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 
-from ...ir.lazy_dataclass import dataclass
 from ...plan.plan import INPUT, OUTPUT
+from ...plan.verify.size_table import Ints, to_ints
 from ...plan.verify.values import RegionLayoutTables
-from ..machine.memory_planner import address_of
-
-Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class PrefixCopy:
-    """A step that copies region input `input` to the begin of region output `output`. size: where
-    in the steps' run-time sizes the number of elements is."""
+class PrefixCopies:
+    """The copies of a region's inputs to the begin of outputs that no other step writes to.
 
-    input: int
-    output: int
-    size: int
+    appended: by output, the input that is copied; sizes: where in the steps' run-time sizes the
+    numbers of elements are. port_buffers: the buffers of the region's inputs and outputs.
+    """
 
-    def skip_in_place(self, dims: npt.NDArray[Any], source: Array, target: Array) -> None:
-        """Set the number of elements to copy: none where both arrays begin at one address."""
-        dims[self.size] = 0 if address_of(source) == address_of(target) else source.size
-
-
-def find_prefix_copies(
-    tables: RegionLayoutTables, port_buffers: Mapping[str, Sequence[int]]
-) -> list[PrefixCopy]:
-    """The copies of inputs to the begin of outputs that no other step writes to. port_buffers: the
-    buffers of the region's inputs and outputs."""
-    rows = {number: row for row, number in enumerate(tables.kernels)}
-    return [
-        PrefixCopy(
-            list(port_buffers[INPUT]).index(found.input),
-            list(port_buffers[OUTPUT]).index(found.output),
-            int(tables.step_dims_start[rows[found.copy]]) + found.size.index,
+    def __init__(
+        self, tables: RegionLayoutTables, port_buffers: Mapping[str, Sequence[int]]
+    ) -> None:
+        rows = {number: row for row, number in enumerate(tables.kernels)}
+        inputs, outputs = (list(port_buffers[kind]) for kind in (INPUT, OUTPUT))
+        found = tables.appended_outputs
+        copies = [rows[f.copy] for f in found]
+        self.appended = {outputs.index(f.output): inputs.index(f.input) for f in found}
+        self.sizes = to_ints(
+            [
+                int(tables.step_dims_start[row]) + f.size.index
+                for row, f in zip(copies, found, strict=True)
+            ]
         )
-        for found in tables.appended_outputs
-    ]
+        self._buffers = to_ints([f.input for f in found])
+        # The operands of each copy.
+        self._read = to_ints([int(tables.operand_start[row]) for row in copies])
+        self._written = self._read + 1
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def skip_in_place(self, dims: Ints, addresses: Ints, inner: Ints, elements: Ints) -> None:
+        """Set the numbers of elements to copy: none where both arrays begin at one address.
+
+        addresses, inner: per operand, its own, and bytes from its root's; elements: per buffer.
+        """
+        begins = addresses - inner
+        in_place = begins[self._read] == begins[self._written]
+        dims[self.sizes] = np.where(in_place, 0, elements[self._buffers])

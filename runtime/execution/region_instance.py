@@ -107,6 +107,11 @@ class RegionInstance:
         tables = self.code.tables
         self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
 
+    def skip_prefix_copies(self) -> None:
+        """Of the arrays that the tables point at now, copy no input to an output at its address."""
+        elements = self.layout.sizes.elements
+        self.code.prefix_copies.skip_in_place(self.dims, self.pointers, self._inner, elements)
+
     def after_fork(self) -> None:
         """In a child: the thread that was inside at the fork, if one was, is not there."""
         for segment in self.segments:
@@ -160,8 +165,10 @@ class RegionInstance:
     ) -> list[Array | None]:
         """Arrays for the small inputs or outputs, in memory that the context's instances share."""
         made: list[Array | None] = [None] * len(shapes)
-        for n, (b, shape) in enumerate(zip(self.code.port_buffers[kind], shapes, strict=True)):
-            if b >= 0 and self.layout.sizes.nbytes[b] <= MAX_COPIED_BYTES:
+        buffers = self.code.port_buffers[kind]
+        sizes = self.layout.sizes.nbytes[buffers].tolist()
+        for n, (b, shape, size) in enumerate(zip(buffers, shapes, sizes, strict=True)):
+            if b >= 0 and size <= MAX_COPIED_BYTES:
                 dtype, begin = self.code.dtypes[b], (first + n) * MAX_COPIED_BYTES
                 memory = self.space.small[begin : begin + math.prod(shape) * dtype.itemsize]
                 made[n] = array = memory.view(dtype).reshape(shape)
@@ -217,7 +224,7 @@ class BoundRegion:
             self._bind_output(n, b, out[n] if out else None, arrays)
         if lasts:
             self._clear_unwritten(self.outputs)
-            self._skip_prefix_copies(arrays, self.outputs)
+            self._skip_prefix_copies()
 
     def _bind_input(self, n: int, b: int, array: Array) -> None:
         instance = self.instance
@@ -276,11 +283,7 @@ class BoundRegion:
         begins?"""
         if self._extents is None:
             self._extents = MemoryExtents(arrays)
-        found = self._extents.find_overlaps(given)
-        if not found:
-            return True
-        source = self.instance.code.appended.get(n)
-        return found == [source] and address_of(given) == address_of(arrays[found[0]])
+        return self._extents.is_apart(given, self.instance.code.appended.get(n))
 
     def list_small_copies(self) -> SmallCopies | None:
         """What a run copies, if small arrays and one native segment are all of it."""
@@ -340,7 +343,7 @@ class BoundRegion:
         if self.instance.only is None:
             self._read, self._written = arrays, written
         self._clear_unwritten(written)
-        self._skip_prefix_copies(arrays, written)
+        self._skip_prefix_copies()
         walk(self)
         for n, given in self._given:
             given[...] = written[n]
@@ -357,12 +360,10 @@ class BoundRegion:
         if not unwritten.isdisjoint(instance.code.arena.tolist()):
             instance.space.arena[: instance.layout.placement.peak] = 0
 
-    def _skip_prefix_copies(self, arrays: Sequence[Array], written: Sequence[Any]) -> None:
+    def _skip_prefix_copies(self) -> None:
         """Copy nothing from an input to an output that begins at its address."""
-        for step in self._prefix_copies:
-            copied = self._inputs[step.input][0]
-            source = arrays[step.input] if copied is None else copied
-            step.skip_in_place(self.instance.dims, source, written[step.output])
+        if self._prefix_copies:
+            self.instance.skip_prefix_copies()
 
     def walk(self) -> None:
         """All steps on the current inputs and outputs. ExecutionError."""

@@ -25,7 +25,7 @@ from ..driver.signal_polling import cut_steps, loop_rows, polls
 from ..jit.program import CompiledPlan
 from ..machine.memory_planner import Placement, address_of, check_limit, live_peak, place_buffers
 from .fused_tensor_sizes import FusedReductions
-from .prefix_copies import find_prefix_copies
+from .prefix_copies import PrefixCopies
 
 Array = npt.NDArray[Any]
 Evaluate = Callable[[Op, list[Any]], Sequence[Any]]
@@ -137,8 +137,8 @@ class CompiledRegion:
         self._placement: Placement | None = None
         # Offsets of buffers in their roots, and what follows from them.
         self._operands: tuple[Ints, Ints, dict[int, Where]] | None = None
-        self.prefix_copies = find_prefix_copies(tables, self.port_buffers)
-        self.appended = {copy.output: copy.input for copy in self.prefix_copies}
+        self.prefix_copies = PrefixCopies(tables, self.port_buffers)
+        self.appended = self.prefix_copies.appended
         self.segments = _segments(self.region.steps)
 
     @property

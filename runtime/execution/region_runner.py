@@ -99,18 +99,21 @@ class RegionWalk:
             results = instance.run(arrays, rooms, walk)
         finally:
             budget.used = before
+        where = f"region {number}"
         for slot, made in zip(region.outputs, results, strict=True):
-            self._hold(slot, made, f"region {number}")
-            self._ours.add(slot)
+            self._hold(slot, made, where)
+        self._ours.update(region.outputs)
 
     def _hold(self, slot: int, value: Any, where: str) -> None:
         """The value of a slot, charged to the budget."""
         self._slots[slot] = value
-        self._budget.used -= self._sizes.pop(slot, 0)
-        size = value_bytes(value)
-        # Only the step that made a string knows how long it is.
-        text = isinstance(value, np.ndarray) and value.dtype == object
-        self._budget.charge(size, "strings" if text else "", where)
+        budget, size = self._budget, value_bytes(value)
+        budget.used -= self._sizes.pop(slot, 0)
+        if budget.used + size > budget.limit:
+            # Only the step that made a string knows how long it is.
+            text = isinstance(value, np.ndarray) and value.dtype == object
+            budget.require(size, "strings" if text else "", where)
+        budget.used += size
         self._sizes[slot] = size
 
     def _run_terminal(self, number: int) -> None:

@@ -261,7 +261,7 @@ class VariableStore:
             # Room to grow: pages that are never touched cost nothing.
             memory = aligned_bytes(2 * need if grows else need + (need >> 1))
             self._memory[number][side] = memory
-        return memory[:need].view(dtype).reshape(shape)
+        return np.ndarray(shape, dtype, memory)
 
     def keep(self, slots: Sequence[Any], ours: set[int]) -> None:
         """After a run: the values that the next one starts with."""

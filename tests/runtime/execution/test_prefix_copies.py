@@ -65,7 +65,7 @@ def test_no_row_is_copied_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     original = BoundRegion.walk
 
     def walk(self: Any) -> None:
-        copied.extend(int(self.instance.dims[c.size]) for c in self.instance.code.prefix_copies)
+        copied.extend(self.instance.dims[self.instance.code.prefix_copies.sizes].tolist())
         original(self)
 
     monkeypatch.setattr(BoundRegion, "walk", walk)
