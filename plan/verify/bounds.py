@@ -214,9 +214,10 @@ class OperandBounds:
 
     def list_axes(self, operands: Ints) -> tuple[Ints, Ints]:
         """Positions of the sizes of these operands' axes, and where each operand's begin."""
-        ends = np.append(self.start[1:], len(self.size))
-        axes = [np.arange(self.start[n], ends[n]) for n in operands.tolist()]
-        return self.size[np.concatenate([to_ints([]), *axes])], to_starts([*map(len, axes)])[:-1]
+        starts = [*self.start.tolist(), len(self.size)]
+        axes = [range(starts[n], starts[n + 1]) for n in operands.tolist()]
+        listed = to_ints([at for along in axes for at in along])
+        return self.size[listed], to_starts([len(along) for along in axes])[:-1]
 
     def walk(self, values: Ints, n: int) -> StridedAccess:
         """The elements of operand n."""

@@ -7,11 +7,12 @@ language model reads, only the steps that these reach are checked again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
 
+from ...ir.lazy_dataclass import dataclass
 from ..plan import HostStep, KernelStep, NativeStep, Region
 from .aliasing import AliasChecks
 from .bounds import BufferBounds, OperandBounds
@@ -73,29 +74,23 @@ class StepChecks:
         self._aliases.check(values, extents, self.operands, memory, self.names)
 
 
+@dataclass(frozen=True, eq=False)
 class ChangedSteps:
-    """The checks of the native steps that a change of some sizes reaches.
+    """The checks of the native steps that a change of some sizes reaches. operands: the numbers of
+    these steps' operands among all."""
 
-    changed: positions of the sizes; operands: the numbers of these steps' operands among all.
-    """
+    checks: StepChecks
+    operands: Ints
 
-    def __init__(
-        self,
-        changed: Sequence[int],
-        region: Region,
-        kernels: Sequence[int],
-        root: Ints,
-        dims: list[int],
-        table: SizeTable,
-        buffers: BufferBounds,
-    ) -> None:
-        sizes, reached = set(changed), buffers.list_reached(set(changed))
-        steps = native_steps(region)
-        rows = [
-            row
-            for row, step in enumerate(steps)
-            if any(b in reached for b in step.buffers) or any(dims[d] in sizes for d in step.dims)
-        ]
-        self.checks = StepChecks(region, kernels, rows, root, dims, table)
-        starts = to_starts([len(s.buffers) for s in steps]).tolist()
-        self.operands = to_ints([n for row in rows for n in range(starts[row], starts[row + 1])])
+
+def list_reached_rows(
+    changed: Set[int], region: Region, dims: Sequence[int], buffers: BufferBounds
+) -> list[int]:
+    """The native steps, by their numbers among these, whose checks depend on a size that changes.
+    changed: positions of the sizes; dims: of the region's run-time sizes."""
+    reached = buffers.list_reached(changed)
+    return [
+        row
+        for row, step in enumerate(native_steps(region))
+        if any(b in reached for b in step.buffers) or any(dims[d] in changed for d in step.dims)
+    ]

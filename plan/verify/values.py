@@ -33,11 +33,13 @@ from .bounds import MAX_BYTES, BufferBounds
 from .buffers import buffer_roots
 from .runtime_checks import FailingAsserts, SizeChecks
 from .size_table import Ints, SizeTable, to_ints, to_starts
-from .step_checks import ChangedSteps, StepChecks, native_steps
+from .step_checks import ChangedSteps, StepChecks, list_reached_rows, native_steps
 from .strided_access import StridedAccess
 
 # Sets of sizes that changed together whose checks a region keeps.
 _MAX_CHANGES: Final = 16
+# Where a change reaches a larger share of the operands, all are checked.
+_MAX_REACHED_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,15 +94,22 @@ class RegionLayoutTables:
         self.operand_buffer = self._operands.buffer
         self.moves = self._find_moves(region)
         self._evaluate = table.compile()
-        # What was verified last, and the checks of the steps that a change of sizes reaches; None
-        # for a change that was seen once. Not of regions with control flow.
+        # What was verified last, the changes of sizes that were seen since, and the checks of the
+        # steps that they reach; None where these are most. Not of regions with control flow.
         self._repeats = not any(isinstance(s, ControlStep) for s in steps)
         self._verified: RegionSizes | None = None
+        self._seen: set[bytes] = set()
         self._changes: dict[bytes, ChangedSteps | None] = {}
         self._shape_getters: dict[int, Callable[[Sequence[int]], tuple[int, ...]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_verified": None, "_changes": {}, "_shape_getters": {}}
+        forgotten: dict[str, Any] = {
+            "_verified": None,
+            "_seen": set(),
+            "_changes": {},
+            "_shape_getters": {},
+        }
+        return self.__dict__ | forgotten
 
     @cached_property
     def appended_outputs(self) -> list[AppendedOutput]:
@@ -216,28 +225,31 @@ class RegionLayoutTables:
         return sizes
 
     def _find_changed_steps(self, known: RegionSizes, values: Ints) -> ChangedSteps | None:
-        """The steps that other values than those that are known reach; None where this change was
-        not seen before: to list them takes longer than to check all once."""
+        """The steps that other values than those that are known reach; None where all are to be
+        checked: for most steps, and for a change that was not seen before, since to list its steps
+        takes longer than to check all once."""
         changed = np.flatnonzero(values != known.values)
         key = changed.tobytes()
-        if key not in self._changes:
-            if len(self._changes) >= _MAX_CHANGES:
-                self._changes.clear()
-            self._changes[key] = None
+        if key not in self._seen:
+            if len(self._seen) >= _MAX_CHANGES:
+                self._seen, self._changes = set(), {}
+            self._seen.add(key)
             return None
-        found = self._changes[key]
-        if found is None:
-            found = ChangedSteps(
-                changed.tolist(),
-                self.region,
-                self.kernels,
-                self.root,
-                self._dims,
-                self._table,
-                self._buffers,
-            )
-            self._changes[key] = found
-        return found
+        changes = self._changes  # another thread may begin new ones
+        if key not in changes:
+            changes[key] = self._list_changed_steps(set(changed.tolist()))
+        return changes[key]
+
+    def _list_changed_steps(self, changed: set[int]) -> ChangedSteps | None:
+        """The checks of the steps that these sizes reach; None where they are most."""
+        rows = list_reached_rows(changed, self.region, self._dims, self._buffers)
+        starts = self.operand_start.tolist()
+        operands = [n for row in rows for n in range(starts[row], starts[row + 1])]
+        if len(operands) > _MAX_REACHED_SHARE * len(self.operand_buffer):
+            return None
+        region, kernels = self.region, self.kernels
+        checks = StepChecks(region, kernels, rows, self.root, self._dims, self._table)
+        return ChangedSteps(checks, to_ints(operands))
 
     def rows_not_run(self, sizes: RegionSizes) -> set[int]:
         """Native steps in loops without iterations, and behind checks that fail."""
