@@ -173,7 +173,8 @@ def guarded(nbytes: int, at: str) -> np.ndarray:
 
 def work_of(tables: RegionLayoutTables, sizes: RegionSizes, spec: Spec) -> float:
     """About how many elements a step counts."""
-    size, _, start = tables.terms(sizes)
+    axes, start = tables.list_axes(np.arange(len(tables.operand_buffer)))
+    size = sizes.values[axes]
     places = np.multiply.reduceat(size.astype(np.float64), start)
     window = getattr(spec, "window", None)
     taps = float(np.prod([float(k) for k in window.kernel])) if window is not None else 1.0
