@@ -283,7 +283,8 @@ class BoundRegion:
         begins?"""
         if self._extents is None:
             self._extents = MemoryExtents(arrays)
-        return self._extents.is_apart(given, self.instance.code.appended.get(n))
+        source = self.instance.code.prefix_copies.appended.get(n)
+        return self._extents.is_apart(given, source)
 
     def list_small_copies(self) -> SmallCopies | None:
         """What a run copies, if small arrays and one native segment are all of it."""

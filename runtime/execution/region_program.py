@@ -138,7 +138,6 @@ class CompiledRegion:
         # Offsets of buffers in their roots, and what follows from them.
         self._operands: tuple[Ints, Ints, dict[int, Where]] | None = None
         self.prefix_copies = PrefixCopies(tables, self.port_buffers)
-        self.appended = self.prefix_copies.appended
         self.segments = _segments(self.region.steps)
 
     @property

@@ -93,7 +93,7 @@ class RegionWalk:
         before = budget.used
         try:
             budget.charge(instance.layout.need, "a region's buffers", f"region {number}")
-            appended = instance.code.appended
+            appended = instance.code.prefix_copies.appended
             rooms = self._state.find_memory(self._slots, region, appended, instance.result_type)
             walk = None if self._times is None else timed_walk(self._times)
             results = instance.run(arrays, rooms, walk)
@@ -107,13 +107,11 @@ class RegionWalk:
     def _hold(self, slot: int, value: Any, where: str) -> None:
         """The value of a slot, charged to the budget."""
         self._slots[slot] = value
-        budget, size = self._budget, value_bytes(value)
-        budget.used -= self._sizes.pop(slot, 0)
-        if budget.used + size > budget.limit:
-            # Only the step that made a string knows how long it is.
-            text = isinstance(value, np.ndarray) and value.dtype == object
-            budget.require(size, "strings" if text else "", where)
-        budget.used += size
+        self._budget.used -= self._sizes.pop(slot, 0)
+        size = value_bytes(value)
+        # Only the step that made a string knows how long it is.
+        text = isinstance(value, np.ndarray) and value.dtype == object
+        self._budget.charge(size, "strings" if text else "", where)
         self._sizes[slot] = size
 
     def _run_terminal(self, number: int) -> None:

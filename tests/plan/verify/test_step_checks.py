@@ -99,17 +99,28 @@ def test_a_step_that_leaves_its_buffer_after_others_is_refused() -> None:
         tables.sizes({"N": 3})
 
 
+def plan_of(read: int, written: int, *steps: KernelStep, others: tuple[Buffer, ...] = ()) -> Plan:
+    """Steps over buffers: 0 with elements that are read, 1 with N, 2 to write, and others."""
+    buffers = (
+        Buffer(INPUT, f32, (read,), 0),
+        Buffer(INPUT, f32, (N,), 1),
+        Buffer(OUTPUT, f32, (written,), 0),
+        *others,
+    )
+    dims = (N,) if any(step.dims for step in steps) else ()
+    region = Region((0, 1), (2,), (SymbolSource("N", 1, 0),), dims, buffers, steps)
+    types = [TensorType(f32, (size,)) for size in (read, N, written)]
+    return make_plan(types, (0, 1), (2,), (region,))
+
+
+def part_of_output(offset: Any) -> Buffer:
+    """8 of its elements."""
+    return Buffer(OUTPUT, f32, (8,), 0, alias_of=2, alias_offset=offset)
+
+
 def counted_step() -> Plan:
     """N elements of 16 are copied."""
-    buffers = (
-        Buffer(INPUT, f32, (16,), 0),
-        Buffer(INPUT, f32, (N,), 1),
-        Buffer(OUTPUT, f32, (16,), 0),
-    )
-    step = KernelStep(pointwise("copy", RuntimeDim(0)), (0, 2), (0,), N)
-    region = Region((0, 1), (2,), (SymbolSource("N", 1, 0),), (N,), buffers, (step,))
-    types = [TensorType(f32, (16,)), TensorType(f32, (N,)), TensorType(f32, (16,))]
-    return make_plan(types, (0, 1), (2,), (region,))
+    return plan_of(16, 16, KernelStep(pointwise("copy", RuntimeDim(0)), (0, 2), (0,), N))
 
 
 @pytest.mark.usefixtures("always")
@@ -142,36 +153,20 @@ def test_walks_become_distinct_and_cease_to_be(other: int) -> None:
     read, write = Operand(f32, (RuntimeDim(0), other)), Operand(f32, (4, 1))
     copied = Program((Instr("input", (0,), f32),), (0,))
     spec = ElementwiseSpec((4, 4), (read,), (write,), copied)
-    buffers = (
-        Buffer(INPUT, f32, (4096,), 0),
-        Buffer(INPUT, f32, (N,), 1),
-        Buffer(OUTPUT, f32, (16,), 0),
-    )
-    step = KernelStep(spec, (0, 2), (0,), 16)
-    region = Region((0, 1), (2,), (SymbolSource("N", 1, 0),), (N,), buffers, (step,))
-    types = [TensorType(f32, (4096,)), TensorType(f32, (N,)), TensorType(f32, (16,))]
-    tables = tables_of(make_plan(types, (0, 1), (2,), (region,)))
+    plan = plan_of(4096, 16, KernelStep(spec, (0, 2), (0,), 16))
+    tables = tables_of(plan)
     seen: list[bool] = []
     for n in (2, 2, 40, 2, 5, 3, 40, 2):
         found = tables.sizes({"N": n}).distinct.tolist()
-        assert found == RegionLayoutTables(region, ()).sizes({"N": n}).distinct.tolist()
+        assert found == tables_of(plan).sizes({"N": n}).distinct.tolist()
         seen.append(found[0])
     assert {True, False} == set(seen)
 
 
 def meeting_parts() -> Plan:
     """8 elements of x are copied to the first of 32, and these to those from N on."""
-    buffers = (
-        Buffer(INPUT, f32, (8,), 0),
-        Buffer(INPUT, f32, (N,), 1),
-        Buffer(OUTPUT, f32, (32,), 0),
-        Buffer(OUTPUT, f32, (8,), 0, alias_of=2),
-        Buffer(OUTPUT, f32, (8,), 0, alias_of=2, alias_offset=N),
-    )
-    steps = tuple(KernelStep(pointwise("copy", 8), b, (), 8) for b in ((0, 3), (3, 4)))
-    region = Region((0, 1), (2,), (SymbolSource("N", 1, 0),), (), buffers, steps)
-    types = [TensorType(f32, (8,)), TensorType(f32, (N,)), TensorType(f32, (32,))]
-    return make_plan(types, (0, 1), (2,), (region,))
+    steps = [KernelStep(pointwise("copy", 8), b, (), 8) for b in ((0, 3), (3, 4))]
+    return plan_of(8, 32, *steps, others=(part_of_output(0), part_of_output(N)))
 
 
 @pytest.mark.usefixtures("always")
@@ -185,19 +180,8 @@ def test_a_part_that_moves_over_what_its_step_reads_is_refused() -> None:
 
 def moving_part() -> Plan:
     """16 elements of x are copied, then 8 of them over those from N on."""
-    buffers = (
-        Buffer(INPUT, f32, (16,), 0),
-        Buffer(INPUT, f32, (N,), 1),
-        Buffer(OUTPUT, f32, (16,), 0),
-        Buffer(OUTPUT, f32, (8,), 0, alias_of=2, alias_offset=N),
-    )
-    steps = (
-        KernelStep(pointwise("copy", 16), (0, 2), (), 16),
-        KernelStep(pointwise("copy", 8), (0, 3), (), 8),
-    )
-    region = Region((0, 1), (2,), (SymbolSource("N", 1, 0),), (), buffers, steps)
-    types = [TensorType(f32, (16,)), TensorType(f32, (N,)), TensorType(f32, (16,))]
-    return make_plan(types, (0, 1), (2,), (region,))
+    steps = [KernelStep(pointwise("copy", n), b, (), n) for n, b in ((16, (0, 2)), (8, (0, 3)))]
+    return plan_of(16, 16, *steps, others=(part_of_output(N),))
 
 
 @pytest.mark.usefixtures("always")
