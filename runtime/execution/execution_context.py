@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import numpy.typing as npt
 
 from ..machine.memory_planner import ALIGN_BYTES, aligned_bytes, round_up
-from .region_instance import MAX_COPIED_BYTES, BoundRegion, RegionInstance, Workspace
+from .appending_run import AppendingRun
+from .native_segment import Workspace
+from .region_instance import MAX_COPIED_BYTES, BoundRegion, RegionInstance
 from .region_program import ShapeInstance
 from .region_set import RegionSet, Shapes, lru_put
 from .repeat_call import RepeatCall, make_repeat_call
+
+Array: TypeAlias = npt.NDArray[Any]
 
 # Shapes whose tables a context keeps (the oldest goes).
 _MAX_CACHED_INSTANCES: Final = 32
@@ -32,6 +38,8 @@ class ExecutionContext:
             pool=regions.pool_address,
         )
         self.instances: dict[tuple[int, Shapes], RegionInstance] = {}
+        # Per region, the last run, where it appended to variables.
+        self._appending: dict[int, AppendingRun] = {}
         self._repeated: BoundRegion | None = None
         # How a next call runs on the binding of the last, where it may; the same by input shapes.
         self.repeat: RepeatCall | None = None
@@ -49,6 +57,28 @@ class ExecutionContext:
                 del self.instances[next(iter(self.instances))]
         self.instances[key] = found
         return found
+
+    def keep_appending(self, number: int, run: AppendingRun | None) -> None:
+        """Let the next run of a region continue this one; None: no one."""
+        if run is None:
+            self._appending.pop(number, None)
+        else:
+            self._appending[number] = run
+
+    def continue_appending(self, number: int, arrays: Sequence[Array]) -> AppendingRun | None:
+        """The last run of a region, prepared to append to variables again; None where it is not
+        one for these inputs. It is not kept for the next time: its run may fail."""
+        run = self._appending.pop(number, None)
+        if run is None or not run.is_continued_by(arrays):
+            return None
+        shapes = tuple([a.shape for a in arrays])
+        layout = self.regions.layout(number, shapes)
+        old = number, tuple(run.instance.layout.inputs)
+        is_prepared = run.prepare(layout, arrays)
+        if run.instance.layout is layout:  # it may have new sizes and an input that does not fit
+            self.instances.pop(old, None)
+            self.instances[number, shapes] = run.instance
+        return run if is_prepared else None
 
     def repeat_binding(self, bound: BoundRegion | None) -> None:
         """Let the next call run on this binding; None: on none."""
@@ -82,6 +112,7 @@ class ExecutionContext:
     def reset_after(self, error: BaseException) -> None:
         """Where an interrupt fell between a kernel's failure and its treatment, loops may have left
         moved addresses in the tables."""
+        self._appending.clear()
         if not isinstance(error, Exception):
             for instance in self.instances.values():
                 instance.reset()
@@ -93,6 +124,7 @@ class ExecutionContext:
             room = need if self.regions.static else need + (need >> 2)
             # Instances hold addresses in the old arena: with them it can go.
             self.instances.clear()
+            self._appending.clear()
             self.repeat_binding(None)
             limit = max(need, self.regions.limits.max_memory)
             self.space = replace(self.space, arena=aligned_bytes(min(room, limit)))

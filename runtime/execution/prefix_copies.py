@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from ...plan.plan import INPUT, OUTPUT
 from ...plan.verify.size_table import Ints, to_ints
@@ -49,6 +50,10 @@ class PrefixCopies:
 
         addresses, inner: per operand, its own, and bytes from its root's; elements: per buffer.
         """
-        begins = addresses - inner
-        in_place = begins[self._read] == begins[self._written]
+        in_place = self.find_in_place(addresses, inner)
         dims[self.sizes] = np.where(in_place, 0, elements[self._buffers])
+
+    def find_in_place(self, addresses: Ints, inner: Ints) -> npt.NDArray[np.bool_]:
+        """Per copy, whether both arrays begin at one address."""
+        begins = addresses - inner
+        return begins[self._read] == begins[self._written]

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from ...ir.lazy_dataclass import dataclass
 from ...plan.plan import BRANCH, ControlStep, HostStep, Plan
-from .region_instance import BoundRegion, NativeSegment, RegionInstance
+from .native_segment import NativeSegment
+from .region_instance import BoundRegion, RegionInstance
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,24 @@ Host steps run between the native segments of a region, on views of the buffers.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ...ir.errors import Error, ExecutionError
+from ...ir.errors import ExecutionError
 from ...ir.lazy_dataclass import dataclass
 from ...ir.limits.memory_budget import active_budget
 from ...ir.types import coerce_to_dtype
 from ...plan.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
-from ...plan.specs.base import STATUS_TEXT
 from ..driver import abi as words
-from ..driver.float_mode import has_denormal_flags
-from ..driver.thread_pool import KEEP_GIL_BELOW, get_thread_pool
+from ..driver.thread_pool import KEEP_GIL_BELOW
 from ..machine.memory_planner import address_of, aligned_empty
 from .array_interop import is_plain
 from .host_steps import evaluate_op
+from .native_segment import NativeSegment, Workspace
 from .output_buffers import MemoryExtents
 from .region_program import CompiledRegion, ShapeInstance, Where
 
@@ -36,18 +33,6 @@ ndarray, empty = np.ndarray, np.empty
 # Up to this size it is quicker to copy an input or output than to look up its address and write it
 # into the tables (docs/dev/tuning/small-tensors.md).
 MAX_COPIED_BYTES: Final = 16 << 10
-
-
-@dataclass(frozen=True, eq=False)
-class Workspace:
-    """A context's memory: the arena, SMALL bytes per input and output of any region, the workers'
-    scratch areas (`stride` bytes each); and the pool's address, 0 for none."""
-
-    arena: Array
-    small: Array
-    scratch: Array
-    stride: int
-    pool: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +70,7 @@ class RegionInstance:
             self.table[row, 0] = address_of(block)
         self._inner, self.where = code.find_operands(layout.sizes.root_offsets)
         driver = code.program.driver
-        hold = layout.work < KEEP_GIL_BELOW and not layout.shares
-        self.native = driver.run_held if hold else driver.run
+        self.native = driver.run_held if _holds_lock(layout) else driver.run
         self.segments: list[NativeSegment | int] = [
             NativeSegment(self, s, space.pool if layout.shares else 0)
             if isinstance(s, range)
@@ -111,6 +95,10 @@ class RegionInstance:
         """Of the arrays that the tables point at now, copy no input to an output at its address."""
         elements = self.layout.sizes.elements
         self.code.prefix_copies.skip_in_place(self.dims, self.pointers, self._inner, elements)
+
+    def appends_in_place(self) -> bool:
+        """Does each output that begins with a copy of an input begin where that input does?"""
+        return bool(self.code.prefix_copies.find_in_place(self.pointers, self._inner).all())
 
     def after_fork(self) -> None:
         """In a child: the thread that was inside at the fork, if one was, is not there."""
@@ -160,6 +148,30 @@ class RegionInstance:
         """
         return BoundRegion(self, arrays, out, lasts)
 
+    def resize(self, layout: ShapeInstance) -> bool:
+        """Take a layout for other sizes that leaves each buffer where it is. False, with nothing
+        changed, where it moves one, or where steps would run in another way."""
+        old, sizes = self.layout, layout.sizes
+        if self.only is None or self.blocks or layout.placement is not old.placement:
+            return False
+        if layout.unwritten or sizes.failing_asserts or old.sizes.failing_asserts:
+            return False
+        if layout.polls != old.polls or layout.shares != old.shares:
+            return False
+        if _holds_lock(layout) != _holds_lock(old):
+            return False
+        if self.code.find_operands(sizes.root_offsets)[0] is not self._inner:
+            return False
+        inputs = self._resize_small(INPUT, layout)
+        outputs = self._resize_small(OUTPUT, layout)
+        if inputs is None or outputs is None:
+            return False
+        self.layout, self.small_inputs, self.small_outputs = layout, inputs, outputs
+        self.dims[:] = self.code.tables.dims(sizes)
+        self.table[:, 3] = layout.flags
+        self.only.call[words.CALL_WAKE] = int(layout.wake)
+        return True
+
     def _make_small(
         self, kind: str, shapes: Sequence[tuple[int, ...]], first: int
     ) -> list[Array | None]:
@@ -169,10 +181,31 @@ class RegionInstance:
         sizes = self.layout.sizes.nbytes[buffers].tolist()
         for n, (b, shape, size) in enumerate(zip(buffers, shapes, sizes, strict=True)):
             if b >= 0 and size <= MAX_COPIED_BYTES:
-                dtype, begin = self.code.dtypes[b], (first + n) * MAX_COPIED_BYTES
-                memory = self.space.small[begin : begin + math.prod(shape) * dtype.itemsize]
-                made[n] = array = memory.view(dtype).reshape(shape)
+                made[n] = array = self._view_small(first + n, b, shape)
                 self.point(b, array)
+        return made
+
+    def _view_small(self, port: int, b: int, shape: tuple[int, ...]) -> Array:
+        """The array of a small input or output, the port-th of both, which is buffer b."""
+        dtype, begin = self.code.dtypes[b], port * MAX_COPIED_BYTES
+        memory = self.space.small[begin : begin + math.prod(shape) * dtype.itemsize]
+        return memory.view(dtype).reshape(shape)
+
+    def _resize_small(self, kind: str, layout: ShapeInstance) -> list[Array | None] | None:
+        """The small inputs or outputs for a layout; None where others would be small."""
+        if kind == INPUT:
+            old, new, made, first = self.layout.inputs, layout.inputs, self.small_inputs[:], 0
+        else:
+            old, new, made = self.layout.outputs, layout.outputs, self.small_outputs[:]
+            first = len(layout.inputs)
+        for n, b in enumerate(self.code.port_buffers[kind]):
+            if old[n] == new[n] or b < 0:
+                continue
+            is_small = int(layout.sizes.nbytes[b]) <= MAX_COPIED_BYTES
+            if is_small != (made[n] is not None):
+                return None
+            if is_small:
+                made[n] = self._view_small(first + n, b, new[n])
         return made
 
     def point(self, b: int, array: Array) -> None:
@@ -181,6 +214,11 @@ class RegionInstance:
         pointers = self.pointers
         for position, inner in self.where[b]:
             pointers[position] = address + inner
+
+
+def _holds_lock(layout: ShapeInstance) -> bool:
+    """Is a run so short that it keeps the interpreter's lock?"""
+    return layout.work < KEEP_GIL_BELOW and not layout.shares
 
 
 class BoundRegion:
@@ -416,81 +454,3 @@ class BoundRegion:
                 return memory
             memory = memory.reshape(-1).view(np.uint8)
         return memory[begin : begin + size].view(dtype).reshape(shape)
-
-
-class NativeSegment:
-    """A run of kernel steps: one call into the driver."""
-
-    def __init__(self, instance: RegionInstance, kernels: range, team: int) -> None:
-        self._instance, self.kernels = instance, kernels
-        limits = instance.code.limits
-        self.call = np.zeros(words.CALL_WORDS, np.int64)
-        self.call[words.CALL_STEPS] = address_of(instance.table) + 8 * words.STEP_WORDS * kernels[0]
-        self.call[words.CALL_COUNT] = len(kernels)
-        self.call[words.CALL_SCRATCH] = address_of(instance.space.scratch)
-        self.call[words.CALL_STRIDE] = instance.space.stride
-        self.call[words.CALL_PARTS] = limits.threads if team else 1
-        self.call[words.CALL_POOL] = team
-        self.call[words.CALL_WAKE] = int(instance.layout.wake)
-        self.native = self._run_polling if instance.layout.polls else instance.native
-        self.argument = ctypes.c_void_p(address_of(self.call))
-
-    def _run_polling(self, argument: ctypes.c_void_p) -> int:
-        """`native` of a call that runs long: in the main thread, which alone runs handlers of
-        signals, it raises what they raise."""
-        driver = self._instance.code.program.driver
-        if threading.current_thread() is not threading.main_thread():
-            return driver.run(argument)
-        try:
-            return driver.run_polling(argument)
-        except BaseException:
-            self._instance.reset()
-            raise
-
-    def run(self) -> None:
-        """ExecutionError, naming the step, where a kernel gives a status."""
-        status = self.native(self.argument)
-        if status:
-            self.resume(status)
-
-    def met_denormals(self) -> bool:
-        """Did the caller's part of the last run read a denormal or round to one? x86-64 only."""
-        return has_denormal_flags(
-            int(self.call[words.CALL_MODE]), self._instance.code.program.target
-        )
-
-    def resume(self, status: int) -> None:
-        """What to do about a result other than 0: start the pool and run, or raise."""
-        while status == words.NEEDS_WORKERS:
-            program = self._instance.code.program
-            get_thread_pool(program.driver).grow(int(self.call[words.CALL_PARTS]) - 1)
-            status = self.native(self.argument)
-        if status == words.BUSY:
-            raise ExecutionError(
-                "a bound call is running in another thread",
-                fix="bind once per thread, or call the model itself: that may run in any thread",
-            )
-        if status:
-            self._instance.reset()
-            raise self._failure(status)
-
-    def _failure(self, status: int) -> Error:
-        instance, row = self._instance, self.kernels[int(self.call[words.CALL_STEP])]
-        if status == words.ASSERT_FAILED:
-            return instance.layout.sizes.failing_asserts[row]()
-        number = instance.code.tables.kernels[row]
-        step = instance.code.region.steps[number]
-        part = int(self.call[words.CALL_PART])
-        element = int(instance.space.scratch[part * instance.space.stride :][:8].view(np.int64)[0])
-        sources = f" (from {', '.join(step.sources)})" if step.sources else ""
-        return ExecutionError(
-            STATUS_TEXT.get(status, f"a kernel gave status {status}"),
-            where=f"step {number}, {step.name or 'unnamed'}{sources}",
-            got=f"element {element}",
-        )
-
-    def part(self, first: int, last: int) -> NativeSegment:
-        """The steps from the first-th up to the last-th."""
-        return NativeSegment(
-            self._instance, self.kernels[first:last], int(self.call[words.CALL_POOL])
-        )

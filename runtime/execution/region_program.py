@@ -6,7 +6,7 @@ shared. All contexts use it; region_instance.py puts it at addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from ...ir.op import Op
 from ...plan.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ...plan.specs.base import RuntimeDim, Size, Spec
 from ...plan.verify.size_table import Ints
-from ...plan.verify.values import RegionSizes
+from ...plan.verify.values import RegionLayoutTables, RegionSizes
 from ...plan.verify.written_coverage import Coverage
 from ..driver.abi import FLUSH, MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
 from ..driver.loop_tables import Control
@@ -116,6 +116,9 @@ class CompiledRegion:
                 b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.alias_of is None
             }
             self.port_buffers[kind] = [found.get(n, -1) for n in range(len(slots))]
+        # Of the shapes that inputs and outputs have, one buffer each, and per input and output the
+        # number of its shape: the variables of a language model have few.
+        self._shaped_buffers, self._port_shapes = _list_shapes(tables, self.port_buffers)
         # Where in the list of all operands each input's and output's address is.
         self.positions = {
             b: list(operands.get(b, ()))
@@ -150,10 +153,11 @@ class CompiledRegion:
         raises; MemoryLimitError before anything is allocated."""
         env = {s.symbol: shapes[s.input][s.axis] for s in self.region.symbols}
         sizes = self.tables.sizes(env)
-        outputs = [self.tables.shape(sizes, b) for b in self.port_buffers[OUTPUT]]
+        made = [self.tables.shape(sizes, b) for b in self._shaped_buffers]
+        outputs = [made[at] for at in self._port_shapes[OUTPUT]]
         inputs = [
-            self.tables.shape(sizes, b) if b >= 0 else tuple(shapes[n])
-            for n, b in enumerate(self.port_buffers[INPUT])
+            made[at] if at >= 0 else tuple(shapes[n])
+            for n, at in enumerate(self._port_shapes[INPUT])
         ]
         placement = self._make_placement(sizes)
         need = self._check_memory(sizes, placement)
@@ -267,6 +271,25 @@ def _operands_by_root(roots: Ints) -> dict[int, list[int]]:
     for operand, root in enumerate(roots.tolist()):
         found.setdefault(root, []).append(operand)
     return found
+
+
+def _list_shapes(
+    tables: RegionLayoutTables, port_buffers: Mapping[str, Sequence[int]]
+) -> tuple[list[int], dict[str, list[int]]]:
+    """A buffer of each shape that ports have, and per port which of these shapes is its own; -1 for
+    one without a buffer."""
+    buffers: list[int] = []
+    numbers: dict[tuple[int, ...], int] = {}
+    found: dict[str, list[int]] = {}
+    for kind, ports in port_buffers.items():
+        found[kind] = []
+        for b in ports:
+            positions = tuple(tables.shape_positions(b)) if b >= 0 else ()
+            if b >= 0 and positions not in numbers:
+                numbers[positions] = len(buffers)
+                buffers.append(b)
+            found[kind].append(numbers[positions] if b >= 0 else -1)
+    return buffers, found
 
 
 def _segments(steps: Sequence[object]) -> list[range | int]:

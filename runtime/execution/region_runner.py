@@ -13,6 +13,7 @@ from ...ir.errors import ExecutionError
 from ...ir.limits.memory_budget import Budget, value_bytes
 from ...ir.types import TensorType, coerce_to_dtype, native_order
 from ...plan.plan import Region
+from .appending_run import AppendingRun, can_append_again
 from .execution_context import ExecutionContext
 from .host_steps import evaluate_op
 from .input_check import same_dtype
@@ -70,10 +71,11 @@ class RegionWalk:
     def _run_region(self, number: int, region: Region) -> None:
         slots, budget, initialised = self._slots, self._budget, self._context.regions.initialised
         arrays = [slots[s] for s in region.inputs]
-        # Also of a region that has nothing but its terminal: the sizes are checked.
-        instance = self._context.instance(number, tuple([a.shape for a in arrays]))
-        if region.steps or region.outputs:
-            self._run_steps(number, region, instance, arrays)
+        if not self._append_again(number, region, arrays):
+            # Also of a region that has nothing but its terminal: the sizes are checked.
+            instance = self._context.instance(number, tuple([a.shape for a in arrays]))
+            if region.steps or region.outputs:
+                self._run_steps(number, region, instance, arrays)
         if region.terminal is not None:
             if self._times is None:
                 self._run_terminal(number)
@@ -85,6 +87,25 @@ class RegionWalk:
         for slot in self._regions.last_use[number]:
             slots[slot] = None
             budget.used -= self._sizes.pop(slot, 0)
+
+    def _append_again(self, number: int, region: Region, arrays: list[Any]) -> bool:
+        """Run a region that appends to variables as a continuation of its last run, where that may
+        be; returns whether it was."""
+        context, budget = self._context, self._budget
+        run = None if self._times is not None else context.continue_appending(number, arrays)
+        if run is None:
+            return False
+        before, where = budget.used, f"region {number}"
+        try:
+            budget.charge(run.instance.layout.need, "a region's buffers", where)
+            results = run.run()
+        finally:
+            budget.used = before
+        for slot, made in zip(region.outputs, results, strict=True):
+            self._hold(slot, made, where)
+        self._ours.update(region.outputs)
+        context.keep_appending(number, run)
+        return True
 
     def _run_steps(
         self, number: int, region: Region, instance: RegionInstance, arrays: list[Any]
@@ -99,6 +120,11 @@ class RegionWalk:
             results = instance.run(arrays, rooms, walk)
         finally:
             budget.used = before
+        if rooms:
+            memory = self._state.list_growing_memory(region)
+            again = can_append_again(instance, rooms, memory)
+            run = AppendingRun(instance, memory, results) if again else None
+            self._context.keep_appending(number, run)
         where = f"region {number}"
         for slot, made in zip(region.outputs, results, strict=True):
             self._hold(slot, made, where)

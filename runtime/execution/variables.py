@@ -241,6 +241,14 @@ class VariableStore:
             found.append(self._memory_for(number, slots, grows, *result_type(n)))
         return found
 
+    def list_growing_memory(self, region: Region) -> dict[int, Array]:
+        """For each result of a region that is the next value of a variable with room to grow, the
+        memory that the value begins in."""
+        numbers = ((n, self._number.get(slot)) for n, slot in enumerate(region.outputs))
+        return {
+            n: self._memory[v][0] for n, v in numbers if v is not None and len(self._memory[v][0])
+        }
+
     def _memory_for(
         self,
         number: int,

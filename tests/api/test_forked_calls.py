@@ -19,7 +19,7 @@ import onnx.numpy_helper
 import onnx.parser
 import pytest
 from irc_compiler.runtime.driver.abi import CALL_BUSY
-from irc_compiler.runtime.execution.region_instance import NativeSegment
+from irc_compiler.runtime.execution.native_segment import NativeSegment
 from support.models.stateful import growing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="not run: no fork here")

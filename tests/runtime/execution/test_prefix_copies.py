@@ -8,7 +8,7 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import pytest
-from irc_compiler.runtime.execution.region_instance import BoundRegion
+from irc_compiler.runtime.execution.native_segment import NativeSegment
 from support.models.tiny_decoder import decoder_model
 
 
@@ -62,13 +62,14 @@ def test_no_row_is_copied_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     step(request, 0, [[1] * 64])
     step(request, 64, [[2]])
     copied: list[int] = []
-    original = BoundRegion.walk
+    original = NativeSegment.run
 
-    def walk(self: Any) -> None:
-        copied.extend(self.instance.dims[self.instance.code.prefix_copies.sizes].tolist())
+    def run(self: Any) -> None:
+        instance = self._instance
+        copied.extend(instance.dims[instance.code.prefix_copies.sizes].tolist())
         original(self)
 
-    monkeypatch.setattr(BoundRegion, "walk", walk)
+    monkeypatch.setattr(NativeSegment, "run", run)
     step(request, 65, [[3]])
     assert copied == [0, 0]
     copied.clear()
@@ -88,7 +89,7 @@ def test_a_run_that_fails_leaves_the_values_as_they_were(monkeypatch: pytest.Mon
 
     for rows in ([0], [0, 0]):
         with monkeypatch.context() as patch:
-            patch.setattr(BoundRegion, "walk", fail)
+            patch.setattr(NativeSegment, "run", fail)
             with pytest.raises(KeyboardInterrupt):
                 step(request, 65, [[9]] * len(rows), rows)
         assert [s.state.shape for s in request.query_state()] == [(1, 4, 65, 128)] * 2
