@@ -101,8 +101,7 @@ class RegionWalk:
             results = run.run()
         finally:
             budget.used = before
-        for slot, made in zip(region.outputs, results, strict=True):
-            self._hold(slot, made, where)
+        self._hold_arrays(region.outputs, results, where)
         self._ours.update(region.outputs)
         context.keep_appending(number, run)
         return True
@@ -139,6 +138,14 @@ class RegionWalk:
         text = isinstance(value, np.ndarray) and value.dtype == object
         self._budget.charge(size, "strings" if text else "", where)
         self._sizes[slot] = size
+
+    def _hold_arrays(self, slots: Sequence[int], arrays: Sequence[Array], where: str) -> None:
+        """The values of slots, arrays of numbers, charged to the budget at once."""
+        sizes = [array.nbytes for array in arrays]
+        self._budget.used -= sum([self._sizes.pop(slot, 0) for slot in slots])
+        self._budget.charge(sum(sizes), "", where)
+        for slot, array, size in zip(slots, arrays, sizes, strict=True):
+            self._slots[slot], self._sizes[slot] = array, size
 
     def _run_terminal(self, number: int) -> None:
         regions, slots = self._regions, self._slots

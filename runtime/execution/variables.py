@@ -19,11 +19,14 @@ from ...ir.types import TensorType, native_order
 from ...plan.plan import Plan, Region
 from ..machine.memory_planner import address_of, aligned_bytes
 from .input_check import check_tensor
+from .region_instance import MAX_COPIED_BYTES
 
 Array = npt.NDArray[Any]
 
-# Smaller values are not worth memory of their own.
+# Smaller values are not worth memory of their own; those that grow are, as soon as results are not
+# copied anyway.
 _MIN_OWN_BYTES: Final = 1 << 16
+_MIN_GROWING_BYTES: Final = MAX_COPIED_BYTES + 1
 
 
 def least_value(type_: TensorType) -> Array:
@@ -174,9 +177,10 @@ class VariableStore:
         """At the begin of a run: the variables' slots take their values. Inputs have theirs."""
         identities: dict[tuple[int, int], bool] = {}
         for n, (v, value) in enumerate(zip(self.variables, self.values, strict=True)):
-            slots[v.slot] = (
-                None if value is None else self._choose_rows(n, value, slots, identities)
-            )
+            if value is not None and v.rows is not None:
+                if not identities.get((v.rows, value.shape[v.row_axis])):
+                    value = self._choose_rows(n, value, slots, identities)
+            slots[v.slot] = value
 
     def _choose_rows(
         self, n: int, value: Array, slots: Sequence[Any], identities: dict[tuple[int, int], bool]
@@ -258,7 +262,7 @@ class VariableStore:
         shape: tuple[int, ...],
     ) -> Array | None:
         need = math.prod(shape) * dtype.itemsize
-        if need < _MIN_OWN_BYTES:
+        if need < (_MIN_GROWING_BYTES if grows else _MIN_OWN_BYTES):
             return None
         side = 0 if grows else 1 - self._side[number]
         memory = self._memory[number][side]
