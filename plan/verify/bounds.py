@@ -38,8 +38,8 @@ def packed_elements(c: PlanConstant) -> int:
 
 class BufferBounds:
     """Sizes of a region's buffers, and where each begins in the buffer at the end of its chain of
-    aliases. itemsize: bytes per element; strides: of buffers that move with a loop, positions of
-    the stride and of the loop's trips."""
+    aliases. itemsize: bytes per element; packed: elements of packed constants; strides: of buffers
+    that move with a loop, positions of the stride and of the loop's trips."""
 
     def __init__(
         self, region: Region, constants: Sequence[PlanConstant], table: SizeTable, dims: list[int]
@@ -47,16 +47,23 @@ class BufferBounds:
         one = table.position(1)
         self._buffers = region.buffers
         self.shapes = [[table.position(d) for d in b.shape] for b in region.buffers]
-        self._terms = to_ints([p for s in self.shapes for p in [one, *s]])
-        self._starts = to_starts([1 + len(s) for s in self.shapes])[:-1]
         self.itemsize = to_ints([b.dtype.numpy.itemsize for b in region.buffers])
+        # Layers have buffers of equal shapes: each is counted once. _first: a buffer of each;
+        # _kinds: per buffer, which of them it is.
+        found: dict[tuple[int, ...], int] = {}
+        keys = [(size, *s) for size, s in zip(self.itemsize.tolist(), self.shapes, strict=True)]
+        self._kinds = to_ints([found.setdefault(key, len(found)) for key in keys])
+        self._first = np.unique(self._kinds, return_index=True)[1]
+        self._terms = to_ints([p for _, *s in found for p in [one, *s]])
+        self._starts = to_starts([len(key) for key in found])[:-1]
+        self._sizes = to_ints([key[0] for key in found])
         # Packed constants are padded: their number of elements is not a product of their shape.
-        packed = [
-            (i, packed_elements(constants[b.index]))
+        self.packed = {
+            i: packed_elements(constants[b.index])
             for i, b in enumerate(region.buffers)
             if b.kind == "constant" and constants[b.index].layout is not None
-        ]
-        self._packed = np.array(packed, np.int64).reshape(-1, 2).T
+        }
+        self._packed = np.array(list(self.packed.items()), np.int64).reshape(-1, 2).T
         self._parts = _order_parts(region, table)
         self.strides: dict[int, tuple[int, int]] = {}
         for b, buffer in enumerate(region.buffers):
@@ -81,19 +88,20 @@ class BufferBounds:
         if not len(terms):
             return np.ones(0, np.int64)
         if terms.min() < 0:
-            b = int(np.searchsorted(self._starts, int(terms.argmin()), side="right")) - 1
+            kind = int(np.searchsorted(self._starts, int(terms.argmin()), side="right")) - 1
             what = "a buffer has a negative size"
-            raise VerificationError(what, where=names.buffer(b), got=int(terms.min()))
+            where = names.buffer(int(self._first[kind]))
+            raise VerificationError(what, where=where, got=int(terms.min()))
         rough = np.multiply.reduceat(terms.astype(np.float64), self._starts)
-        worst = int((rough * self.itemsize).argmax())
-        if float(rough[worst]) * int(self.itemsize[worst]) >= MAX_BYTES:
+        worst = int((rough * self._sizes).argmax())
+        if float(rough[worst]) * int(self._sizes[worst]) >= MAX_BYTES:
             raise MemoryLimitError(
                 "a buffer is larger than any machine's memory",
-                where=names.buffer(worst),
+                where=names.buffer(int(self._first[worst])),
                 got=f"about {rough[worst]:.3g} elements",
                 fix="check the input shapes",
             )
-        elements = np.multiply.reduceat(terms, self._starts)
+        elements = np.multiply.reduceat(terms, self._starts)[self._kinds]
         packed, counts = self._packed
         elements[packed] = counts
         return elements

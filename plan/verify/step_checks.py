@@ -76,11 +76,13 @@ class StepChecks:
 
 @dataclass(frozen=True, eq=False)
 class ChangedSteps:
-    """The checks of the native steps that a change of some sizes reaches. operands: the numbers of
-    these steps' operands among all."""
+    """The checks of the native steps that a change of some sizes reaches, of equal ones the first.
+    operands: the numbers of these steps' operands among all; checked: for each of them, the operand
+    of `checks` that is equal."""
 
     checks: StepChecks
     operands: Ints
+    checked: Ints
 
 
 def list_reached_rows(
@@ -94,3 +96,29 @@ def list_reached_rows(
         for row, step in enumerate(native_steps(region))
         if any(b in reached for b in step.buffers) or any(dims[d] in changed for d in step.dims)
     ]
+
+
+def find_equal_steps(
+    rows: Sequence[int], region: Region, root: Ints, dims: Sequence[int], buffers: BufferBounds
+) -> tuple[list[int], list[int]]:
+    """Of some native steps, as the layers of a model have, the first of each kind that is checked
+    alike for any sizes, and per step which of these it is. Equal steps have one spec, the same
+    run-time sizes, and buffers of the same shapes, none in the memory of another one."""
+    steps, kept = native_steps(region), list[int]()
+    found: dict[object, int] = {}
+    equals: list[int] = []
+    for row in rows:
+        step = steps[row]
+        key: object = row
+        if isinstance(step, KernelStep) and len({int(root[b]) for b in step.buffers}) == len(
+            step.buffers
+        ):
+            shapes = [(int(buffers.itemsize[b]), *buffers.shapes[b]) for b in step.buffers]
+            padded = [buffers.packed.get(b) for b in step.buffers]
+            # Equal specs are mostly one object; a hash takes longer than a check.
+            key = id(step.spec), *(dims[d] for d in step.dims), *shapes, *padded
+        if key not in found:
+            found[key] = len(kept)
+            kept.append(row)
+        equals.append(found[key])
+    return kept, equals

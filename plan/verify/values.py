@@ -33,7 +33,13 @@ from .bounds import MAX_BYTES, BufferBounds
 from .buffers import buffer_roots
 from .runtime_checks import FailingAsserts, SizeChecks
 from .size_table import Ints, SizeTable, to_ints, to_starts
-from .step_checks import ChangedSteps, StepChecks, list_reached_rows, native_steps
+from .step_checks import (
+    ChangedSteps,
+    StepChecks,
+    find_equal_steps,
+    list_reached_rows,
+    native_steps,
+)
 from .strided_access import StridedAccess
 
 # Sets of sizes that changed together whose checks a region keeps.
@@ -214,7 +220,7 @@ class RegionLayoutTables:
         distinct = found = checks.operands.find_distinct(values)
         if known is not None and changed is not None:
             distinct = known.distinct.copy()
-            distinct[changed.operands] = found
+            distinct[changed.operands] = found[changed.checked]
         sizes = RegionSizes(
             values, elements, nbytes, offsets, values[self._work], failing, distinct, numbers
         )
@@ -247,9 +253,12 @@ class RegionLayoutTables:
         operands = [n for row in rows for n in range(starts[row], starts[row + 1])]
         if len(operands) > _MAX_REACHED_SHARE * len(self.operand_buffer):
             return None
-        region, kernels = self.region, self.kernels
-        checks = StepChecks(region, kernels, rows, self.root, self._dims, self._table)
-        return ChangedSteps(checks, to_ints(operands))
+        region, root = self.region, self.root
+        kept, equals = find_equal_steps(rows, region, root, self._dims, self._buffers)
+        checks = StepChecks(region, self.kernels, kept, root, self._dims, self._table)
+        begins = checks.starts.tolist()
+        checked = [n for at in equals for n in range(begins[at], begins[at + 1])]
+        return ChangedSteps(checks, to_ints(operands), to_ints(checked))
 
     def rows_not_run(self, sizes: RegionSizes) -> set[int]:
         """Native steps in loops without iterations, and behind checks that fail."""

@@ -68,7 +68,13 @@ class Coverage:
             if a.is_read_later
         ]
         self._appended = np.array(appended, np.int64).reshape(-1, 3).T
-        self._counted = np.unique(np.append(self._single[1], self._appended[2]))
+        # The operands that are counted, and where those of single writers and of appended rests are
+        # among them.
+        self._counted, positions = np.unique(
+            np.append(self._single[1], self._appended[2]), return_inverse=True
+        )
+        self._single_positions = positions[: self._single.shape[1]]
+        self._rest_positions = positions[self._single.shape[1] :]
         self._axes, self._starts = tables.list_axes(self._counted)
         self._choosing = [
             (n, step)
@@ -94,14 +100,14 @@ class Coverage:
     def unwritten(self, sizes: RegionSizes) -> frozenset[int]:
         """The root buffers, of outputs and of what is read, that are not shown to be written."""
         counted = self._count(sizes)
-        root, operand, b = self._single
+        root, _, b = self._single
         fills_root = (sizes.nbytes[b] == sizes.nbytes[root]) & (self.tables.itemsize[b] > 0)
-        filled = (counted[operand] == sizes.elements[b]) & fills_root
+        filled = (counted[self._single_positions] == sizes.elements[b]) & fills_root
         others = np.append(self._rest, root[~filled])
         rest = set(others[sizes.nbytes[others] > 0].tolist())
-        root, source, operand = self._appended
+        root, source, _ = self._appended
         # The operand stays behind the copy and inside the buffer, and visits as many elements.
-        behind = counted[operand] == sizes.elements[root] - sizes.elements[source]
+        behind = counted[self._rest_positions] == sizes.elements[root] - sizes.elements[source]
         rest.difference_update(root[behind].tolist())
         if not rest:
             return frozenset()
@@ -137,19 +143,20 @@ class Coverage:
     def _count(self, sizes: RegionSizes) -> Any:
         """Per operand that alone may fill a buffer, or the rest of one, how many distinct elements
         its walk visits; -1 where that is not known."""
-        found = np.full(len(self.tables.operand_buffer), -1.0)
-        if len(self._counted):
-            counts = np.multiply.reduceat(sizes.values[self._axes].astype(np.float64), self._starts)
-            known = (sizes.distinct & ~self._partial(sizes))[self._counted]
-            found[self._counted] = np.where(known, counts, -1.0)
-        return found
+        if not len(self._counted):
+            return np.zeros(0)
+        counts = np.multiply.reduceat(sizes.values[self._axes].astype(np.float64), self._starts)
+        known = sizes.distinct[self._counted]
+        if partial := self._list_partial(sizes):
+            known = known & ~np.isin(self._counted, partial)
+        return np.where(known, counts, -1.0)
 
-    def _partial(self, sizes: RegionSizes) -> Any:
+    def _list_partial(self, sizes: RegionSizes) -> list[int]:
         """Operands of which the kernel writes what data or other sizes say."""
-        found = np.zeros(len(self.tables.operand_buffer), np.bool_)
+        found: list[int] = []
         for n, step in self._choosing:
             if _writes_less(step, self.tables.step_sizes(sizes, n)):
-                found[[operand for operand, _ in self.writes[n]]] = True
+                found += [operand for operand, _ in self.writes[n]]
         return found
 
 

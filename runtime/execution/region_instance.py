@@ -198,13 +198,14 @@ class RegionInstance:
         else:
             old, new, made = self.layout.outputs, layout.outputs, self.small_outputs[:]
             first = len(layout.inputs)
-        for n, b in enumerate(self.code.port_buffers[kind]):
-            if old[n] == new[n] or b < 0:
+        buffers = self.code.port_buffers[kind]
+        are_small = (layout.sizes.nbytes[buffers] <= MAX_COPIED_BYTES).tolist()
+        for n, (b, is_small) in enumerate(zip(buffers, are_small, strict=True)):
+            if b < 0:
                 continue
-            is_small = int(layout.sizes.nbytes[b]) <= MAX_COPIED_BYTES
             if is_small != (made[n] is not None):
                 return None
-            if is_small:
+            if is_small and old[n] != new[n]:
                 made[n] = self._view_small(first + n, b, new[n])
         return made
 

@@ -6,15 +6,24 @@ import dataclasses
 from typing import Any
 
 import pytest
-from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import MemoryLimitError, VerificationError
 from irc_compiler.ir.scalar.builder import identity
 from irc_compiler.ir.types import TensorType
-from irc_compiler.plan.plan import INPUT, OUTPUT, Buffer, KernelStep, Plan, Region
+from irc_compiler.plan.plan import (
+    INPUT,
+    OUTPUT,
+    Buffer,
+    KernelStep,
+    Plan,
+    Region,
+    SymbolSource,
+)
 from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.values import RegionLayoutTables
-from support.tiny_plans import f32, make_plan
+from support.tiny_plans import N, f32, make_plan
 
 # [2, 3, 4, 5] (blocks of rows, blocks of K, rows, places) times [15, 28] as [2, 7, 4, 4].
 GOOD = GemmSpec(
@@ -98,3 +107,19 @@ def test_verify_plan_of_dynamic_parts_of_a_whole(dims: tuple[int, ...], good: bo
         return
     with pytest.raises(VerificationError):
         check(plan_of(spec, dims))
+
+
+@pytest.mark.parametrize("wide", [0, 1])
+def test_buffers_of_one_shape_are_bounded_by_their_own_bytes(wide: int) -> None:
+    """2^44 elements of four bytes are fewer than 2^47 bytes, of eight as many."""
+    types = [DType.f64 if n == wide else DType.f32 for n in range(3)]
+    buffers = tuple(Buffer(INPUT, t, (N - 4, 1 << 21), n) for n, t in enumerate(types))
+    region = Region((0, 1, 2), (), (SymbolSource("N", 0, 0),), (), buffers, ())
+    tables, most = RegionLayoutTables(region, ()), (1 << 23) + 4
+    assert tables.sizes({"N": most - 1}).elements.tolist() == [(1 << 44) - (1 << 21)] * 3
+    with pytest.raises(MemoryLimitError, match="any machine's memory") as caught:
+        tables.sizes({"N": most})
+    assert f"buffer {wide} " in str(caught.value)
+    with pytest.raises(VerificationError, match="negative size") as refused:
+        tables.sizes({"N": 3})
+    assert "buffer 0 " in str(refused.value)

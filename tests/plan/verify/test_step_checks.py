@@ -164,8 +164,10 @@ def test_walks_become_distinct_and_cease_to_be(other: int) -> None:
 
 
 def meeting_parts() -> Plan:
-    """8 elements of x are copied to the first of 32, and these to those from N on."""
-    steps = [KernelStep(pointwise("copy", 8), b, (), 8) for b in ((0, 3), (3, 4))]
+    """8 elements of x are copied to the first of 32, and these to those from N on: two steps that
+    differ in where their buffers are alone."""
+    copy = pointwise("copy", 8)
+    steps = [KernelStep(copy, b, (), 8) for b in ((0, 3), (0, 4), (3, 4))]
     return plan_of(8, 32, *steps, others=(part_of_output(0), part_of_output(N)))
 
 
@@ -191,6 +193,56 @@ def test_a_part_that_moves_out_of_its_buffer_is_refused() -> None:
         assert tables.sizes({"N": n}).root_offsets.tolist() == [0, 0, 0, 4 * n]
     with pytest.raises(VerificationError, match="exceeds the one that it aliases"):
         tables.sizes({"N": 9})
+
+
+def layers(*second: Any, dims: tuple[Any, ...] = (N,), read: int = 16) -> Plan:
+    """Three layers, each of which copies N of 16 elements; the last is another one. second: its
+    spec and its run-time sizes; read: how many elements it reads from."""
+    spec, sizes = second or (None, (0,))
+    copy = pointwise("copy", RuntimeDim(0))
+    types = [TensorType(f32, (n,)) for n in (16, 16, read, N, 16, 16, 16)]
+    kinds = [INPUT] * 4 + [OUTPUT] * 3
+    numbers = [0, 1, 2, 3, 0, 1, 2]
+    buffers = tuple(
+        Buffer(kind, f32, type_.shape or (), n)
+        for kind, type_, n in zip(kinds, types, numbers, strict=True)
+    )
+    steps = [KernelStep(copy, b, (0,), N) for b in ((0, 4), (1, 5))]
+    steps.append(KernelStep(spec or copy, (2, 6), sizes, N))
+    symbols = (SymbolSource("N", 3, 0),)
+    region = Region((0, 1, 2, 3), (4, 5, 6), symbols, dims, buffers, tuple(steps))
+    return make_plan(types, (0, 1, 2, 3), (4, 5, 6), (region,))
+
+
+def every_other() -> ElementwiseSpec:
+    """Every other element is copied."""
+    read, write = Operand(f32, (2,)), Operand(f32, (1,))
+    copied = Program((Instr("input", (0,), f32),), (0,))
+    return ElementwiseSpec((RuntimeDim(0),), (read,), (write,), copied)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    ("make", "last", "kept"),
+    [
+        (layers, 16, 1),
+        (lambda: layers(read=12), 12, 2),
+        (lambda: layers(None, (1,), dims=(N, N * 2 - 8)), 12, 2),
+        (lambda: layers(every_other(), (0,)), 8, 2),
+    ],
+    ids=["equal", "buffer", "sizes", "spec"],
+)
+def test_equal_steps_are_checked_once_and_others_on_their_own(
+    make: Any, last: int, kept: int
+) -> None:
+    tables = tables_of(make())
+    for n in (5, 6, 7, last):
+        assert tables.sizes({"N": n}).distinct.tolist() == [True] * 6
+    changes = [c for c in tables._changes.values() if c is not None]
+    assert [len(c.checks.operands.buffer) for c in changes] == [2 * kept]
+    assert len(changes[0].operands) == 6
+    with pytest.raises(VerificationError, match="leaves its buffer"):
+        tables.sizes({"N": last + 1})
 
 
 def test_a_change_that_reaches_most_steps_is_checked_in_full() -> None:

@@ -26,6 +26,7 @@ from irc_compiler.plan.plan import (
 )
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.plan.specs.scan_topk import TopKSpec
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.values import RegionLayoutTables
 from irc_compiler.plan.verify.written_bytes import Piece, WrittenBytes, fill_shape, normalize_piece
@@ -108,6 +109,20 @@ def test_pieces_that_make_the_whole(pieces: list[ElementwiseSpec]) -> None:
 def test_pieces_that_do_not(pieces: list[ElementwiseSpec]) -> None:
     assert unwritten(plan_of(8, 8, *pieces))
     assert unwritten(plan_of(8, 8, *pieces, through_arena=True))
+
+
+@pytest.mark.parametrize(("count", "missing"), [(4, 0), (5, 2)])
+def test_a_kernel_that_writes_less_for_some_sizes(count: int, missing: int) -> None:
+    """The largest five of four values do not exist."""
+    row = Operand(f32, (1,))
+    spec = TopKSpec((), 4, count, row, row, Operand(DType.i32, (1,)))
+    types = [TensorType(t, (n,)) for t, n in ((f32, 4), (f32, count), (DType.i32, count))]
+    ports = ((INPUT, 0), (OUTPUT, 0), (OUTPUT, 1))
+    buffers = [
+        Buffer(kind, t.dtype, t.shape or (), n) for t, (kind, n) in zip(types, ports, strict=True)
+    ]
+    region = Region((0,), (1, 2), (), (), tuple(buffers), (KernelStep(spec, (0, 1, 2), (), 1),))
+    assert len(unwritten(make_plan(types, (0,), (1, 2), (region,)))) == missing
 
 
 @pytest.mark.slow
