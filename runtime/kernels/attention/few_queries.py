@@ -76,10 +76,13 @@ class FewScratch:
         return cls(query, value, 0, sums, scores, largest, totals, masks, keys, total)
 
 
-# Parameters of functions that prefetch the row that is read a block after each row. soon: of row 0;
-# left: how many rows still have one in the same head; after: what takes the place of `soon` for
-# later rows, whose successors are keys of other heads.
-_AHEAD: Final = [("ptr", "soon"), (I64, "left"), ("ptr", "after")]
+# Parameters of a function that prefetches, for each row of values, the key that is read a block
+# after its own. soon: that of row 0; left: how many rows still have one in the same head; after:
+# what takes the place of `soon` for later rows, whose successors are keys of other heads; apart:
+# bytes between keys.
+_KEYS_AHEAD: Final = [("ptr", "soon"), (I64, "left"), ("ptr", "after"), (I64, "apart")]
+# Parameters of functions that prefetch the values of the keys that they read, `apart` bytes apart.
+_VALUES_AHEAD: Final = [("ptr", "values"), (I64, "apart")]
 
 
 class FewQueries:
@@ -112,28 +115,29 @@ class FewQueries:
             with f.if_(f.icmp("eq", f.sub(rows, full), q)):
                 call(q, full)
 
-    def _prefetch_row(self, f: Function, row: Value, operand: Operand, space: int) -> None:
-        """Fetch the row of keys or values that is read a block later into the second cache.
-
-        Between computations, as the processor waits where many rows are fetched at once."""
+    def _list_lines(self, operand: Operand, space: int) -> list[int]:
+        """Where the cache lines of a row of keys or values begin."""
         size = self.spec.iteration_spaces()[space][-1]
         assert isinstance(size, int)
-        here = f.icmp("slt", row, f.params["left"])
-        base = f.select(here, f.params["soon"], f.params["after"])
-        at = f.offset(base, f.mul(row, f.params["stride"]))
-        for line in range(0, size * operand.dtype.bits // 8, _LINE_BYTES):
-            f.prefetch(f.offset(at, line), locality=2)
+        return list(range(0, size * operand.dtype.bits // 8, _LINE_BYTES))
+
+    def _list_value_lines(self) -> tuple[list[int], list[int]]:
+        """Lines of a value that are fetched while keys are turned around, and those while scores
+        are computed: a processor drops a prefetch where too many lines are on their way."""
+        lines = self._list_lines(self.spec.value, 2)
+        middle = -(-len(lines) // 2)
+        return lines[:middle], lines[middle:]
 
     # -- scores -------------------------------------------------------------------------------
 
     def _write_turn_keys(self) -> Function:
-        """turn_keys(source, stride, to, count, *_AHEAD): `count` keys, `stride` bytes apart, as
-        rows of one element each of a tile of keys. The last key fills up the tile."""
+        """turn_keys(source, stride, to, count, *_VALUES_AHEAD): `count` keys, `stride` bytes apart,
+        as rows of one element each of a tile of keys. The last key fills up the tile."""
         spec, lanes = self.spec, self.lanes
         f = self.function(
             "turn_keys",
             [("ptr noalias readonly", "source"), (I64, "stride"), ("ptr noalias", "to")]
-            + [(I64, "count"), *_AHEAD],
+            + [(I64, "count"), *_VALUES_AHEAD],
         )
         last, element = f.sub(f.params["count"], 1), ELEMENT[spec.key.dtype.value]
         codes = spec.codes[0]
@@ -143,12 +147,17 @@ class FewQueries:
             for i in range(lanes):
                 index = f.smin(f.add(key, i), last)
                 rows.append(f.offset(f.params["source"], f.mul(index, f.params["stride"])))
-                self._prefetch_row(f, index, spec.key, 1)
 
             def store(start: Value, columns: Sequence[Value], key: Value = key) -> None:
+                fetched = self._list_values_ahead(f, start, key, last)
+                share = -(-len(fetched) // lanes)
                 for d, x in enumerate(columns):
                     at = f.add(f.mul(f.add(start, d), self.tile), key)
                     f.store(x, f.at(f.params["to"], at, F32), 4 * lanes)
+                    for address in fetched[d * share : (d + 1) * share]:
+                        f.prefetch(address, locality=2)
+                    # LLVM would put all of them in front of the loads, where most are dropped.
+                    f.assembly("void", "", "~{memory}")
 
             if reader is not None:
                 for segment in reader.segments:
@@ -161,19 +170,31 @@ class FewQueries:
                     store(start, transpose_registers(f, [f.cast(x, F32) for x in square]))
         return f
 
+    def _list_values_ahead(self, f: Function, start: Value, key: Value, last: Value) -> list[Value]:
+        """Lines to fetch along with the elements from `start` on of keys from `key` on: those of as
+        many values as these elements are of all."""
+        lanes, (lines, _) = self.lanes, self._list_value_lines()
+        count = -(-lanes * lanes // self.spec.head_size)
+        first = f.add(key, f.mul(f.udiv(start, lanes), count))
+        rows = [f.smin(f.add(first, i), last) for i in range(count)]
+        values = [f.offset(f.params["values"], f.mul(row, f.params["apart"])) for row in rows]
+        return [f.offset(value, line) for value in values for line in lines]
+
     def _write_scores(self, q: int) -> Function:
-        """scores(queries, keys, to): q rows of queries times the keys of a tile."""
+        """scores(queries, keys, to, *_VALUES_AHEAD): q rows of queries times the keys of a tile."""
         spec, lanes = self.spec, self.lanes
         f = self.function(
             f"few_scores_{q}",
             [("ptr noalias readonly", "queries"), ("ptr noalias readonly", "keys")]
-            + [("ptr noalias", "to")],
+            + [("ptr noalias", "to"), *_VALUES_AHEAD],
         )
         # Sums, elements of queries, and one vector of keys.
         across = 4 if q * 4 + q + 1 <= self.registers else 2
         for first in range(0, 4, across):
             sums = [[f.var(self.kind, 0.0) for _ in range(across)] for _ in range(q)]
             with f.range(0, spec.head_size, unroll=1) as d:
+                if first == 0:
+                    self._prefetch_values(f, d)
                 wide: list[Value] = []
                 for i in range(q):
                     at = f.add(d, i * spec.head_size)
@@ -188,6 +209,15 @@ class FewQueries:
                     at = i * BLOCK_KEYS + (first + v) * lanes
                     f.store(s.get(), f.at(f.params["to"], at, F32), 4 * lanes)
         return f
+
+    def _prefetch_values(self, f: Function, d: Value) -> None:
+        """Fetch the other lines of a tile's values, some along with each element d of the keys."""
+        size = self.spec.head_size
+        first = f.udiv(f.mul(d, self.tile), size)
+        for i in range(max(1, self.tile // size)):
+            value = f.offset(f.params["values"], f.mul(f.add(first, i), f.params["apart"]))
+            for line in self._list_value_lines()[1]:
+                f.prefetch(f.offset(value, line), locality=2)
 
     # -- softmax ------------------------------------------------------------------------------
 
@@ -282,7 +312,7 @@ class FewQueries:
     # -- mixture ------------------------------------------------------------------------------
 
     def _write_mixture(self, q: int) -> Function:
-        """mixture(values, stride, weights, sums, totals, count, *_AHEAD): add `count` values,
+        """mixture(values, stride, weights, sums, totals, count, *_KEYS_AHEAD): add `count` values,
         `stride` bytes apart, times the exponentials of q rows to their sums, and these to their
         totals."""
         spec, lanes = self.spec, self.lanes
@@ -290,7 +320,7 @@ class FewQueries:
             f"few_mixture_{q}",
             [("ptr noalias readonly", "values"), (I64, "stride")]
             + [("ptr noalias readonly", "weights"), ("ptr noalias", "sums")]
-            + [("ptr noalias", "totals"), (I64, "count"), *_AHEAD],
+            + [("ptr noalias", "totals"), (I64, "count"), *_KEYS_AHEAD],
         )
         totals = [f.at(f.params["totals"], i, F32) for i in range(q)]
         chains = [f.var(F32, f.load(F32, a)) for a in totals]
@@ -323,7 +353,7 @@ class FewQueries:
         with f.range(0, f.params["count"], unroll=1) as key:
             row = f.offset(f.params["values"], f.mul(key, f.params["stride"]))
             if prefetches:
-                self._prefetch_row(f, key, spec.value, 2)
+                self._prefetch_key(f, key)
             load = self._open_value(f, row)
             wide = [f.splat(self._load_weight(f, key, i), lanes) for i in range(q)]
             for n, start in enumerate(starts):
@@ -333,6 +363,14 @@ class FewQueries:
         for row, chains in zip(addresses, sums, strict=True):
             for a, s in zip(row, chains, strict=True):
                 f.store(s.get(), a, 4 * lanes)
+
+    def _prefetch_key(self, f: Function, row: Value) -> None:
+        """Fetch the key that is read a block after that of a row of values."""
+        here = f.icmp("slt", row, f.params["left"])
+        base = f.select(here, f.params["soon"], f.params["after"])
+        key = f.offset(base, f.mul(row, f.params["apart"]))
+        for line in self._list_lines(self.spec.key, 1):
+            f.prefetch(f.offset(key, line), locality=2)
 
     def _open_value(self, f: Function, row: Value) -> Callable[[int], Value]:
         """What gives a vector of f32 from element `start` on of the value at an address."""

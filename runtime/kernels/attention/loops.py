@@ -12,7 +12,7 @@ Where there are few queries, rows of all heads that share keys take the place of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from ....ir.dtype import DType
@@ -251,7 +251,7 @@ class AttentionLoops:
             f.store(score, f.at(f.offset(scratch, layout.largest), i, F32))
             f.store(f.as_value(total, F32), f.at(f.offset(scratch, layout.totals), i, F32))
         _, key, value, *_ = self.matrix(head)
-        _, key_after, value_after, *_ = self.matrix(after)
+        _, key_after, *_ = self.matrix(after)
         keys = self.keys
         if self.causal is not None:
             last = f.sub(self.queries, 1)
@@ -261,17 +261,11 @@ class AttentionLoops:
             # A block later: behind the last row, the first rows of other heads follow.
             distance = f.smin(keys, BLOCK_KEYS)
             left = f.sub(f.sub(keys, begin), distance)
-            ahead = [
-                (
-                    self.row(here, o, f.add(begin, distance)),
-                    left,
-                    self.row(there, o, f.sub(0, left)),
-                )
-                for here, there, o in (
-                    (key, key_after, spec.key),
-                    (value, value_after, spec.value),
-                )
-            ]
+            ahead = (
+                self.row(key, spec.key, f.add(begin, distance)),
+                left,
+                self.row(key_after, spec.key, f.sub(0, left)),
+            )
             self.block_of_rows(few, addresses, count, (begin, length), (key, value), ahead)
         with f.range(0, count, outer=True) as i:
             found, query = addresses(i)
@@ -285,28 +279,30 @@ class AttentionLoops:
         count: Value,
         block: tuple[Value, Value],
         operands: tuple[Value, Value],
-        ahead: Sequence[tuple[Value, Value, Value]],
+        ahead: tuple[Value, Value, Value],
     ) -> None:
-        """`count` rows against the keys [begin, begin + length). ahead: of keys and of values, what
-        functions of few_queries.py prefetch."""
+        """`count` rows against the keys [begin, begin + length). ahead: where the keys of the next
+        block are, as few_queries.py prefetches them."""
         f, spec, layout, scratch = self.f, self.spec, few.layout, self.entry.scratch
         begin, length = block
         strides = [
             f.mul(self.size(o.strides[-2]), o.dtype.bits // 8) for o in (spec.key, spec.value)
         ]
         with f.range(0, length, few.tile, outer=True) as start:
-            source = self.row(operands[0], spec.key, f.add(begin, start))
+            source, values = (
+                self.row(at, operand, f.add(begin, start))
+                for at, operand in zip(operands, (spec.key, spec.value), strict=True)
+            )
             keys = f.offset(scratch, layout.keys)
             here = f.smin(f.sub(length, start), few.tile)
-            skipped = f.mul(start, strides[0])
-            soon, left, after = ahead[0]
-            later = (f.offset(soon, skipped), f.sub(left, start), f.offset(after, skipped))
-            f.call_function(few.turn_keys, source, strides[0], keys, here, *later)
+            fetched = values, strides[1]
+            f.call_function(few.turn_keys, source, strides[0], keys, here, *fetched)
 
             def score(q: int, row: Value) -> None:
                 query = f.offset(scratch, f.mul(row, layout.query))
                 to = f.at(scratch, f.add(f.mul(row, BLOCK_KEYS), start), F32)
-                f.call_function(few.score[q - 1], query, keys, f.offset(to, layout.scores))
+                to = f.offset(to, layout.scores)
+                f.call_function(few.score[q - 1], query, keys, to, *fetched)
 
             few.chunks(f, count, score)
         with f.range(0, count, outer=True) as i:
@@ -327,7 +323,7 @@ class AttentionLoops:
             sums = f.offset(scratch, f.add(f.mul(row, layout.value), layout.sums))
             totals = f.at(f.offset(scratch, layout.totals), row, F32)
             given = (source, strides[1], weights, sums, totals, length)
-            f.call_function(few.mix[q - 1], *given, *ahead[1])
+            f.call_function(few.mix[q - 1], *given, *ahead, strides[0])
 
         few.chunks(f, count, mix)
 
