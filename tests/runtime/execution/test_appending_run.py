@@ -14,7 +14,7 @@ import pytest
 from irc_compiler.runtime.execution.appending_run import AppendingRun
 from irc_compiler.runtime.execution.execution_context import ExecutionContext
 from irc_compiler.runtime.execution.native_segment import NativeSegment
-from support.models.tiny_decoder import decoder_model
+from support.models.tiny_decoder import decoder_model, run_decoder
 
 # Rows of 2 KiB: a variable of 32 rows has memory of its own.
 _ROW_BYTES = 2048
@@ -24,17 +24,6 @@ _ROW_BYTES = 2048
 def wide_net(threads: int = 1) -> Any:
     model = decoder_model(layers=2, heads=4, kv_heads=4, head_size=128, inner=64)
     return irc.compile_model(model, num_threads=threads)
-
-
-def step(request: Any, past: int, tokens: list[list[int]], rows: list[int] | None = None) -> Any:
-    ids = np.array(tokens, np.int64)
-    batch, count = ids.shape
-    return request(
-        input_ids=ids,
-        attention_mask=np.ones((batch, past + count), np.int64),
-        position_ids=np.tile(np.arange(past, past + count), (batch, 1)),
-        beam_idx=np.array(rows or range(batch), np.int32),
-    )["logits"][:, -1]
 
 
 @pytest.fixture
@@ -85,8 +74,8 @@ def test_tokens_behind_a_prompt_continue_each_other(
 ) -> None:
     def use() -> list[Any]:
         request = wide_net(threads).create_infer_request()
-        found = [step(request, 0, [[1, 2] * 24])]
-        found += [step(request, past, [[past % 30]]) for past in range(48, 120)]
+        found = [run_decoder(request, 0, [[1, 2] * 24])]
+        found += [run_decoder(request, past, [[past % 30]]) for past in range(48, 120)]
         return [*found, *show_state(request)]
 
     compare(monkeypatch, use)
@@ -99,10 +88,10 @@ def test_tokens_from_an_empty_cache_on(
 ) -> None:
     def use() -> list[Any]:
         request = wide_net().create_infer_request()
-        found = [step(request, past, [[past % 30]]) for past in range(80)]
-        found.append(step(request, 80, [[3] * 40]))
+        found = [run_decoder(request, past, [[past % 30]]) for past in range(80)]
+        found.append(run_decoder(request, 80, [[3] * 40]))
         request.reset_state()
-        found += [step(request, 0, [[3] * 40]), step(request, 40, [[3] * 40])]
+        found += [run_decoder(request, 0, [[3] * 40]), run_decoder(request, 40, [[3] * 40])]
         return [*found, *show_state(request)]
 
     compare(monkeypatch, use)
@@ -114,7 +103,7 @@ def test_the_first_rows_of_a_cache_are_not_continued() -> None:
     request = wide_net().create_infer_request()
     seen = []
     for past, count in ((0, 40), (40, 1)):
-        step(request, past, [[1] * count])
+        run_decoder(request, past, [[1] * count])
         seen.append(len(wide_net().session._pool[-1]._appending))
     assert seen == [0, 1]
 
@@ -124,8 +113,8 @@ def test_a_mask_that_gets_too_large_to_be_copied(
 ) -> None:
     def use() -> list[Any]:
         request = wide_net().create_infer_request()
-        found = [step(request, 0, [[1, 2] * 1020])]
-        found += [step(request, past, [[past % 30]]) for past in range(2040, 2056)]
+        found = [run_decoder(request, 0, [[1, 2] * 1020])]
+        found += [run_decoder(request, past, [[past % 30]]) for past in range(2040, 2056)]
         return [*found, *show_state(request)]
 
     compare(monkeypatch, use)
@@ -137,12 +126,12 @@ def test_requests_that_take_turns(continued: list[Any], monkeypatch: pytest.Monk
         found = []
         requests = [wide_net().create_infer_request() for _ in range(2)]
         for n, request in enumerate(requests):
-            found.append(step(request, 0, [[n + 1, 2] * 24]))
+            found.append(run_decoder(request, 0, [[n + 1, 2] * 24]))
         for past in range(48, 60):
             for n in (0, 0, 1, 1):
                 offset = past - 48
                 at = 48 + 2 * offset + (len(found) % 2)
-                found.append(step(requests[n], at, [[(past + n) % 30]]))
+                found.append(run_decoder(requests[n], at, [[(past + n) % 30]]))
         return [*found, *show_state(requests[0]), *show_state(requests[1])]
 
     compare(monkeypatch, use)
@@ -152,21 +141,21 @@ def test_requests_that_take_turns(continued: list[Any], monkeypatch: pytest.Monk
 def test_state_that_a_caller_changes(continued: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def use() -> list[Any]:
         request = wide_net().create_infer_request()
-        found = [step(request, 0, [[1, 2] * 24])]
-        found += [step(request, past, [[4]]) for past in range(48, 52)]
+        found = [run_decoder(request, 0, [[1, 2] * 24])]
+        found += [run_decoder(request, past, [[4]]) for past in range(48, 52)]
         request.trim_state(2, 40)
-        found += [step(request, past, [[5]]) for past in range(40, 44)]
+        found += [run_decoder(request, past, [[5]]) for past in range(40, 44)]
         request.drop_state(2, 4)
-        found += [step(request, past, [[6]]) for past in range(40, 44)]
+        found += [run_decoder(request, past, [[6]]) for past in range(40, 44)]
         for variable in request.query_state():
             variable.state = variable.state[:, :, ::-1] * 0.5
-        found += [step(request, past, [[7]]) for past in range(44, 48)]
+        found += [run_decoder(request, past, [[7]]) for past in range(44, 48)]
         for view in request.state_views():
             view *= 2
-        found += [step(request, past, [[8]]) for past in range(48, 52)]
+        found += [run_decoder(request, past, [[8]]) for past in range(48, 52)]
         for view in request.renew_state({0: 1, 2: 50}):
             view.fill(0.25)
-        found += [step(request, past, [[9]]) for past in range(50, 54)]
+        found += [run_decoder(request, past, [[9]]) for past in range(50, 54)]
         return [*found, *show_state(request)]
 
     compare(monkeypatch, use)
@@ -176,13 +165,13 @@ def test_state_that_a_caller_changes(continued: list[Any], monkeypatch: pytest.M
 def test_rows_that_diverge_and_end(continued: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def use() -> list[Any]:
         request = wide_net().create_infer_request()
-        found = [step(request, 0, [[1, 2] * 24])]
-        found.append(step(request, 48, [[4], [5]], [0, 0]))
-        found += [step(request, past, [[4], [5]]) for past in range(49, 55)]
-        found.append(step(request, 55, [[6], [7]], [1, 0]))
-        found += [step(request, past, [[4], [5]]) for past in range(56, 60)]
-        found.append(step(request, 60, [[6]], [1]))
-        found += [step(request, past, [[4]]) for past in range(61, 64)]
+        found = [run_decoder(request, 0, [[1, 2] * 24])]
+        found.append(run_decoder(request, 48, [[4], [5]], [0, 0]))
+        found += [run_decoder(request, past, [[4], [5]]) for past in range(49, 55)]
+        found.append(run_decoder(request, 55, [[6], [7]], [1, 0]))
+        found += [run_decoder(request, past, [[4], [5]]) for past in range(56, 60)]
+        found.append(run_decoder(request, 60, [[6]], [1]))
+        found += [run_decoder(request, past, [[4]]) for past in range(61, 64)]
         return [*found, *show_state(request)]
 
     compare(monkeypatch, use)
@@ -197,8 +186,8 @@ def test_an_input_in_the_room_behind_a_variable(
 
     def use() -> list[Any]:
         request = wide_net().create_infer_request()
-        step(request, 0, [[1, 2] * (past // 2)])
-        found = [step(request, past, [[3]]), step(request, past + 1, [[4]])]
+        run_decoder(request, 0, [[1, 2] * (past // 2)])
+        found = [run_decoder(request, past, [[3]]), run_decoder(request, past + 1, [[4]])]
         value = request._state.values[0]
         room = np.ndarray((value.nbytes + 16 * _ROW_BYTES,), np.uint8, request._state._memory[0][0])
         mask = room[value.nbytes : value.nbytes + 8 * (past + 3)].view(np.int64)
@@ -225,13 +214,13 @@ def test_a_run_that_fails_leaves_what_the_next_one_needs(
 
     def use() -> list[Any]:
         request = wide_net().create_infer_request()
-        found = [step(request, 0, [[1, 2] * 24])]
-        found += [step(request, past, [[3]]) for past in range(48, 52)]
+        found = [run_decoder(request, 0, [[1, 2] * 24])]
+        found += [run_decoder(request, past, [[3]]) for past in range(48, 52)]
         with monkeypatch.context() as patch:
             patch.setattr(NativeSegment, "run", fail)
             with pytest.raises(KeyboardInterrupt):
-                step(request, 52, [[9]])
-        found += [step(request, past, [[5]]) for past in range(52, 58)]
+                run_decoder(request, 52, [[9]])
+        found += [run_decoder(request, past, [[5]]) for past in range(52, 58)]
         return [*found, *show_state(request)]
 
     mine = compare(monkeypatch, use)
@@ -240,22 +229,22 @@ def test_a_run_that_fails_leaves_what_the_next_one_needs(
 
 def test_sizes_that_do_not_fit_are_refused(continued: list[Any]) -> None:
     request = wide_net().create_infer_request()
-    step(request, 0, [[1, 2] * 24])
+    run_decoder(request, 0, [[1, 2] * 24])
     for past in range(48, 52):
-        step(request, past, [[3]])
+        run_decoder(request, past, [[3]])
     assert continued
     for _ in range(2):
         with pytest.raises(irc.Error):
-            step(request, 60, [[4]])  # a mask of 61 columns for 53
+            run_decoder(request, 60, [[4]])  # a mask of 61 columns for 53
     assert [s.shape[2] for s in show_state(request)] == [52] * len(request.query_state())
-    step(request, 52, [[4]])
+    run_decoder(request, 52, [[4]])
 
 
 def test_a_request_that_is_gone_holds_no_memory(continued: list[Any]) -> None:
     request = wide_net().create_infer_request()
-    step(request, 0, [[1, 2] * 24])
+    run_decoder(request, 0, [[1, 2] * 24])
     for past in range(48, 52):
-        step(request, past, [[3]])
+        run_decoder(request, past, [[3]])
     assert continued
     held = [ref(value) for value in request._state.values]
     held += [ref(memory) for memory, _ in request._state._memory]

@@ -134,6 +134,21 @@ def decoder_model(
     return ops.model({"logits": logits}, inputs=[ids, mask, positions, beams], name="tiny")
 
 
+def run_decoder(
+    request: Any, past: int, tokens: list[list[int]], rows: list[int] | None = None
+) -> Any:
+    """The last logits of a request of `decoder_model`, behind `past` columns, all of them tokens.
+    rows: the row of the cache that each row continues."""
+    ids = np.array(tokens, np.int64)
+    batch, count = ids.shape
+    return request(
+        input_ids=ids,
+        attention_mask=np.ones((batch, past + count), np.int64),
+        position_ids=np.tile(np.arange(past, past + count), (batch, 1)),
+        beam_idx=np.array(rows or range(batch), np.int32),
+    )["logits"][:, -1]
+
+
 def _reshape(value: Tensor, sizes: list[int]) -> Tensor:
     """Sizes of 0 are those of the value."""
     return ops.apply(o.Reshape(True), value, np.array(sizes))
