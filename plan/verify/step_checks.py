@@ -84,6 +84,17 @@ class ChangedSteps:
     operands: Ints
     checked: Ints
 
+    def merge_distinct(self, found: Any, known: Any) -> Any:
+        """Per operand of all steps, whether it is shown to walk no element twice. found: per
+        operand of `checks`; known: what it was for the sizes before, which is returned where
+        nothing changed."""
+        new = found[self.checked]
+        if np.array_equal(new, known[self.operands]):
+            return known
+        merged = known.copy()
+        merged[self.operands] = new
+        return merged
+
 
 def list_reached_rows(
     changed: Set[int], region: Region, dims: Sequence[int], buffers: BufferBounds

@@ -219,8 +219,9 @@ class RegionLayoutTables:
         checks = self._steps if changed is None else changed.checks
         distinct = found = checks.operands.find_distinct(values)
         if known is not None and changed is not None:
-            distinct = known.distinct.copy()
-            distinct[changed.operands] = found[changed.checked]
+            distinct = changed.merge_distinct(found, known.distinct)
+        if known is not None and np.array_equal(offsets, known.root_offsets):
+            offsets = known.root_offsets  # many sizes are kept: most have the same offsets
         sizes = RegionSizes(
             values, elements, nbytes, offsets, values[self._work], failing, distinct, numbers
         )

@@ -71,6 +71,15 @@ class ShapeInstance:
     def shares(self) -> bool:
         return bool((self.flags & SHARED).any())
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that keeping this layout takes, about: what most layouts of a region share is not
+        counted, numbers and shapes of Python are as long as an array of them."""
+        sizes = self.sizes
+        arrays = (sizes.values, sizes.elements, sizes.nbytes, sizes.work, self.flags)
+        ports = len(self.inputs) + len(self.outputs)
+        return sum(a.nbytes for a in arrays) + 32 * (len(sizes.numbers) + ports)
+
 
 class CompiledRegion:
     """What of a region is the same for all shapes."""
@@ -200,7 +209,9 @@ class CompiledRegion:
         """Per operand, bytes from its root's start; per buffer of an input or an output, where its
         addresses are. Not to be changed: most shapes have the same."""
         known = self._operands
-        if known is None or not np.array_equal(known[0], root_offsets):
+        if known is None or (
+            known[0] is not root_offsets and not np.array_equal(known[0], root_offsets)
+        ):
             inner = root_offsets[self.tables.operand_buffer]
             added = iter(inner[self.port_operands].tolist())
             where = {b: [(p, next(added)) for p in at] for b, at in self.positions.items()}

@@ -14,8 +14,11 @@ from .region_program import CompiledRegion, Evaluate, Limits, ShapeInstance
 
 Shapes = tuple[tuple[int, ...], ...]
 
-# Shapes that are remembered (the oldest goes).
+# Shapes that are remembered (the oldest goes); their layouts as far as these take few bytes, since
+# each text of a language model meets the lengths that the one before has met.
 MAX_CACHED_SHAPES: Final = 128
+_MAX_CACHED_LAYOUTS: Final = 2048
+_MAX_LAYOUT_BYTES: Final = 12 << 20
 
 
 def lru_put(table: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
@@ -65,7 +68,7 @@ class RegionSet:
                 found = self.compiled[number].layout(shapes)
             except ShapeError as e:
                 raise self._shape_error(number, shapes, e) from e
-            lru_put(self.layouts, key, found, MAX_CACHED_SHAPES)
+            lru_put(self.layouts, key, found, _count_cached_layouts(found))
         return found
 
     def _shape_error(self, number: int, shapes: Shapes, e: ShapeError) -> Error:
@@ -83,6 +86,12 @@ class RegionSet:
             got=f"{', '.join(given)}: {e.what}" + (f" ({e.got})" if e.got is not None else ""),
             expected=e.expected,
         )
+
+
+def _count_cached_layouts(layout: ShapeInstance) -> int:
+    """How many layouts such as this one are kept."""
+    affordable = _MAX_LAYOUT_BYTES // max(1, layout.nbytes)
+    return min(max(MAX_CACHED_SHAPES, affordable), _MAX_CACHED_LAYOUTS)
 
 
 def _find_last_uses(plan: Plan) -> list[list[int]]:

@@ -13,6 +13,7 @@ from irc_compiler.ir import dims as dim
 from irc_compiler.ir.errors import ExecutionError, InputError, MemoryLimitError
 from irc_compiler.ir.types import TensorType
 from irc_compiler.runtime.driver.abi import PARTS_MASK, PARTS_SHIFT
+from irc_compiler.runtime.execution import region_set
 from irc_compiler.runtime.execution.session import Session
 from irc_compiler.runtime.jit.program import compilations
 from irc_compiler.runtime.machine.cpus import usable_cores
@@ -116,10 +117,24 @@ def test_memory_stays_flat_over_many_shapes(session: Session) -> None:
     session.run([a, b])
     context = session._pool[-1]
     arena = context.space.arena
-    for n in range(1, 1000):
+    for n in range(1, 2200):
         session.run([a[:n], b[:n]])
     assert context.space.arena is arena
-    assert len(context.instances) <= 32 and len(session.regions.layouts) <= 128
+    assert len(context.instances) <= 32 and len(session.regions.layouts) <= 2048
+
+
+@pytest.mark.parametrize(("count", "nbytes", "kept"), [(140, 1 << 30, 140), (2048, 1 << 14, 128)])
+def test_as_many_layouts_are_kept_as_take_few_bytes(
+    count: int, nbytes: int, kept: int, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_set, "_MAX_CACHED_LAYOUTS", count)
+    monkeypatch.setattr(region_set, "_MAX_LAYOUT_BYTES", nbytes)
+    session.regions.layouts.clear()
+    a, b = data(200)
+    for n in range(1, 150):
+        session.run([a[:n], b[:n]])
+    layouts = session.regions.layouts
+    assert len(layouts) == kept and min(layouts.values(), key=lambda x: x.nbytes).nbytes > 128
 
 
 @pytest.mark.slow
