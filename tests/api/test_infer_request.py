@@ -220,7 +220,8 @@ def test_a_decoder_runs_256_tokens_in_flat_memory(tmp_path: Path) -> None:
         stats.append(net.stats())
     assert program.compilations() == compiled
     assert asked.query_state()[0].state.shape == (1, 2, 257, 16)
-    assert max(s.shapes for s in stats) <= 128
+    # Layouts are bounded by bytes: a later text finds those of the same lengths.
+    assert sum(layout.nbytes for layout in net.session.regions.layouts.values()) <= 1 << 20
     assert stats[-1].arena_bytes <= 1 << 20
     assert {(s.contexts, s.kernels, s.constant_bytes) for s in stats} == {
         (1, stats[0].kernels, stats[0].constant_bytes)
