@@ -111,8 +111,12 @@ class ExecutionContext:
 
     def reset_after(self, error: BaseException) -> None:
         """Where an interrupt fell between a kernel's failure and its treatment, loops may have left
-        moved addresses in the tables."""
+        moved addresses in the tables; where a run ended between its sizes and its key, tables are
+        kept for others."""
         self._appending.clear()
+        for key, instance in list(self.instances.items()):
+            if key[1] != tuple(instance.layout.inputs):
+                del self.instances[key]
         if not isinstance(error, Exception):
             for instance in self.instances.values():
                 instance.reset()

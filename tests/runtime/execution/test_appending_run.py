@@ -14,6 +14,7 @@ import pytest
 from irc_compiler.runtime.execution.appending_run import AppendingRun
 from irc_compiler.runtime.execution.execution_context import ExecutionContext
 from irc_compiler.runtime.execution.native_segment import NativeSegment
+from irc_compiler.runtime.execution.region_instance import RegionInstance
 from support.models.tiny_decoder import decoder_model, run_decoder
 
 # Rows of 2 KiB: a variable of 32 rows has memory of its own.
@@ -225,6 +226,35 @@ def test_a_run_that_fails_leaves_what_the_next_one_needs(
 
     mine = compare(monkeypatch, use)
     assert mine[-1].shape[2] == 58 and len(continued) >= 6
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_run_that_ends_behind_new_sizes_leaves_no_others_under_the_old_ones(
+    error: type[BaseException], continued: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = RegionInstance.resize
+
+    def fail(self: Any, layout: Any) -> bool:
+        original(self, layout)
+        raise error
+
+    def use() -> list[Any]:
+        request = wide_net().create_infer_request()
+        found = [run_decoder(request, 0, [[1, 2] * 24])]
+        found += [run_decoder(request, past, [[3]]) for past in range(48, 52)]
+        if not found_before:
+            with monkeypatch.context() as patch:
+                patch.setattr(RegionInstance, "resize", fail)
+                with pytest.raises((error, irc.Error)):
+                    run_decoder(request, 52, [[9]])
+        request.trim_state(2, 51)  # the sizes that the instance had
+        found += [run_decoder(request, past, [[5]]) for past in range(51, 56)]
+        found_before.append(found)
+        return [*found, *show_state(request)]
+
+    found_before: list[Any] = []
+    compare(monkeypatch, use)
+    assert continued
 
 
 def test_sizes_that_do_not_fit_are_refused(continued: list[Any]) -> None:
