@@ -43,6 +43,19 @@ class ByteDots:
         """Whether dot products of 4-bit weights are summed in 16 bits first (`add_narrow`)."""
         return self._unit is None and self.target.isa in _MULTIPLY_BYTES
 
+    def flipped_bits(self, weights: DType) -> int:
+        """Bits of cells that are flipped, so that values have the sign that is multiplied."""
+        if weights.bits == 4:
+            return 0x88888888 if weights.is_signed else 0
+        return 0x80808080 if weights.is_signed == self.takes_unsigned else 0
+
+    def shift(self, weights: DType) -> int:
+        """What flipping these bits adds to values."""
+        half = 1 << weights.bits - 1
+        if not self.flipped_bits(weights):
+            return 0
+        return half if weights.is_signed else -half
+
     @property
     def _unit(self) -> DotUnit | None:
         """What multiplies cells of four bytes (VNNI, DotProd), where the Target has it."""

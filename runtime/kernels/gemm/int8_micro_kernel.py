@@ -2,11 +2,13 @@
 
 Per group of K: sum += (scale of the row * scale of the column) * (dot - zero * sum of codes), where
 `dot` is a sum of integer products, exact, and the groups follow one another in ascending order.
+Where all weights have one zero, `dot` begins with what is subtracted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import Function, StackVariable
@@ -43,31 +45,16 @@ class Int8Tile:
         for line in range(0, e.row, _LINE_BYTES):
             f.prefetch(f.offset(row, line + ahead))
         found: list[list[Value]] = []
+        flips = self.dots.flipped_bits(e.dtype)
         for panel, within in self.columns:
             x = f.load(vec(I32, self.g.lanes), f.offset(row, panel * e.panel + 4 * within))
-            x = f.xor(x, self.flips) if self.flips else x
+            x = f.xor(x, flips) if flips else x
             if e.dtype.bits == 8:
                 found.append([x])
             else:
                 halves = (x, f.lshr(x, 4))
                 found.append([f.and_(h, _LOWER_HALVES) for h in halves])
         return found
-
-    @property
-    def flips(self) -> int:
-        """Bits that are flipped in cells, so that their values have the sign that is multiplied."""
-        dtype = self.dequantizer.dtype
-        if dtype.bits == 4:
-            return 0x88888888 if dtype.is_signed else 0
-        return 0x80808080 if dtype.is_signed == self.dots.takes_unsigned else 0
-
-    @property
-    def shift(self) -> int:
-        """What `flips` adds to weights."""
-        half = 1 << self.dequantizer.dtype.bits - 1
-        if not self.flips:
-            return 0
-        return half if self.dequantizer.dtype.is_signed else -half
 
     def read_codes(self, row: int, cell: Value, half: int) -> Value:
         """Four codes of a row, in every lane."""
@@ -127,7 +114,10 @@ class Int8Tile:
     ) -> None:
         """Add one group of the activations, `cells` cells from `first` on, to sums of f32."""
         g, f = self.g, self.f
-        dots = [[f.var(vec(I32, g.lanes), 0) for _ in row] for row in sums]
+        dots = [
+            [f.var(vec(I32, g.lanes), first) for _ in row]
+            for row, first in zip(sums, self.read_first_sums(index), strict=True)
+        ]
         full = cells // _MAX_UNROLLED_CELLS * _MAX_UNROLLED_CELLS
         if cells <= _MAX_UNROLLED_CELLS:
             full = 0
@@ -153,17 +143,34 @@ class Int8Tile:
                 if c.offset is not None:
                     s.set(f.fma(c.offset, product, s.get()))
 
+    def read_first_sums(self, index: Value) -> list[Value | int]:
+        """What the dot products of each row begin with in a group of the activations."""
+        g, f = self.g, self.f
+        assert isinstance(g.schedule, Int8Schedule)
+        if not g.schedule.common_zero:
+            return [0] * self.shape.rows
+        found: list[Value | int] = []
+        for i in range(self.shape.rows):
+            at = i * g.schedule.a_row + g.schedule.scales_at + dot_groups(g.spec)
+            x = f.load(I32, f.at(f.params["a"], f.add(index, at), I32))
+            found.append(f.splat(x, g.lanes))
+        return found
+
     def read_factors(self, index: Value) -> list[GroupFactors]:
-        """Scales, and zeros or offsets, of each vector's columns in a group of the activations."""
+        """Scales, and zeros or offsets that are not part of dot products, of each vector's columns
+        in a group of the activations."""
         f, g, e = self.f, self.g, self.dequantizer
         pointers = g.scaling_pointers(f, f.params["frame"])
         panel = f.udiv(f.params["n"], e.nr)
         assert g.spec.compressed is not None
         group = f.udiv(f.mul(index, g.spec.compressed.dot_group), e.group)
-        return [
-            e.load_factors(f, pointers, f.add(panel, p), group, integer(c), self.shift)
+        shift = self.dots.shift(e.dtype)
+        found = [
+            e.load_factors(f, pointers, f.add(panel, p), group, integer(c), shift)
             for p, c in self.columns
         ]
+        assert isinstance(g.schedule, Int8Schedule)
+        return [replace(c, zero=None) for c in found] if g.schedule.common_zero else found
 
 
 def accumulate_int8(

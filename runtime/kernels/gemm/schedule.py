@@ -99,6 +99,7 @@ class Int8Schedule(TileSchedule):
     """Tiles of vector registers that multiply rows quantized to int8 by compressed weights."""
 
     scales_at: int = 0  # elements of a packed row of A in front of its scales
+    common_zero: int = 0  # the zero of all weights that dot products begin with, as multiplied
 
 
 @dataclass(frozen=True)

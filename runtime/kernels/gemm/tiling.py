@@ -20,11 +20,12 @@ from typing import Any, Final
 
 from ....ir.dtype import DType
 from ....plan.packing.panel_params import F16_SUM_STEPS, adds_in_f16, bf16x3_group
-from ....plan.specs.base import Size
+from ....plan.specs.base import Operand, Size
 from ....plan.specs.gemm import MAX_FEW_ROWS, MAX_VECTOR_INT8_ROWS, GemmSpec
 from ....plan.target import Target
 from ...llvmir.half_conversions import has_f16_conversion
 from ..emit.amx_registers import AMX_ROWS
+from ..emit.byte_dots import ByteDots
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
 from .amx_tiling import choose_amx_schedule
@@ -51,7 +52,9 @@ from .schedule import (
 )
 
 _LINE_BYTES: Final = 64
-_INT8_TILE_ROWS: Final = 4
+# Heights of tiles of int8 activations by the number of registers, which hold weights and, for each
+# vector, a sum of f32 and one of i32.
+_INT8_HEIGHTS: Final = {32: (6, 4, 2, 1), 16: (4, 2, 1)}
 # Rows of a product per row that is computed twice: 1 % of the time.
 _MIN_ROWS_PER_ROW_AGAIN: Final = 96
 
@@ -218,7 +221,7 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
     quantizes its rows once."""
     product = ProductShape.of(spec, target)
     assert isinstance(spec.k, int)
-    heights = _heights(spec.m, _INT8_TILE_ROWS)
+    heights = _choose_int8_heights(spec, target, product.lanes)
     scales_at, a_row = row_layout(spec, tiles=False)
     # What tiles read of a row are its codes.
     tile = (heights[0], product.nr, -(-padded_depth(spec) // product.bytes))
@@ -233,7 +236,23 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
         fetch=0,
         streams=False,
         scales_at=scales_at,
+        common_zero=_find_common_zero(spec, ByteDots(target, product.lanes)),
     )
+
+
+def _choose_int8_heights(spec: GemmSpec, target: Target, lanes: int) -> tuple[int, ...]:
+    """Tile heights. Sums in 16 bits take as many registers again, and NEON has wider panels."""
+    wide = target.isa == "avx512" and ByteDots(target, lanes).takes_unsigned
+    ladder = _INT8_HEIGHTS[32 if wide else 16]
+    return _heights(spec.m, ladder[0]) if isinstance(spec.m, int) else ladder
+
+
+def _find_common_zero(spec: GemmSpec, dots: ByteDots) -> int:
+    """The zero of all weights as they are multiplied, which dot products begin with; 0 where there
+    is none, or each column has its own. Dot products of a group are exact in f32, too."""
+    c = spec.compressed
+    assert c is not None
+    return 0 if isinstance(c.zero_point, Operand) else c.zero_point + dots.shift(spec.b.dtype)
 
 
 def _vector_fields(

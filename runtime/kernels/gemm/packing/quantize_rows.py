@@ -2,10 +2,11 @@
 
 A quantized row begins with its codes, K bytes, padded with zeros to whole cells of 8 or, for tiles,
 to whole groups. From element `scales_at` of f32 on it has one scale per group, one sum of codes per
-group, and, for weights with offsets, the product of the two. Rows of f32 that are adjacent elements
-are read in place; others are packed as f32 first and quantized in place, with the scales behind
-them. A scale is the largest magnitude of its group / 127; a code is x * (127 / largest magnitude),
-rounded to nearest even. A NaN or an infinity makes the scale one, and so the results.
+group (an i32, times minus the zero, where all weights have one zero that dot products begin with),
+and, for weights with offsets, the product of the two. Rows of f32 that are adjacent elements are
+read in place; others are packed as f32 first and quantized in place, with the scales behind them. A
+scale is the largest magnitude of its group / 127; a code is x * (127 / largest magnitude), rounded
+to nearest even. A NaN or an infinity makes the scale one, and so the results.
 """
 
 from __future__ import annotations
@@ -154,10 +155,11 @@ class _Row:
         groups = integer(dot_groups(g.spec))
         at = f.at(self.row, f.add(index, self.scales_at), F32)
         scale = f.fdiv(magnitude, float(MAX_CODE))
-        total = f.cast(f.reduce("add", sums.get()), F32)
-        values = [scale, total]
+        total = f.reduce("add", sums.get())
+        zero = g.schedule.common_zero if isinstance(g.schedule, Int8Schedule) else 0
+        values = [scale, f.mul(total, -zero) if zero else f.cast(total, F32)]
         if g.spec.compressed.offset is not None:
-            values.append(f.fmul(scale, total))
+            values.append(f.fmul(scale, f.cast(total, F32)))
         for value in values:
             f.store(value, at)
             at = f.at(at, groups, F32)

@@ -19,7 +19,8 @@ from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm.kernel import generate
 from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
-from irc_compiler.runtime.kernels.gemm.tiling import schedule_gemm
+from irc_compiler.runtime.kernels.gemm.schedule import Int8Schedule
+from irc_compiler.runtime.kernels.gemm.tiling import choose_schedule, schedule_gemm
 from support.kernels.harness import ISAS, run, same_bits, target_of
 from support.kernels.int8_products import (
     F32,
@@ -134,6 +135,37 @@ def test_int8_dot_products_use_the_unit_of_the_target(
     target = dataclasses.replace(target, cpu_features=tuple(features))
     spec = make_spec(Case(64, 40, dtype, 32), target, None)
     assert word in emit_assembly(generate(spec, target, "k").text, target)
+
+
+def choose_for(case: Case, m: int | None, isa: str, *features: str) -> Int8Schedule:
+    target = generic_target(isa)  # type: ignore[arg-type]
+    held = tuple(sorted({*target.cpu_features, *features}))
+    target = dataclasses.replace(target, cpu_features=held)
+    schedule = choose_schedule(make_spec(case, target, m), target)
+    assert isinstance(schedule, Int8Schedule)
+    return schedule
+
+
+def test_int8_tiles_are_as_tall_as_registers_allow() -> None:
+    c = Case(64, 40, DType.u4, 32)
+    assert choose_for(c, None, "avx512", "avx512vnni").heights == (6, 4, 2, 1)
+    assert choose_for(c, 7, "avx512", "avx512vnni").heights == (4, 3)
+    for isa, features in (("avx512", ()), ("avx2", ("avxvnni",)), ("neon", ("dotprod",))):
+        assert choose_for(c, None, isa, *features).heights == (4, 2, 1)
+
+
+def test_int8_dot_products_begin_with_the_zero_that_all_weights_have() -> None:
+    """The zero of weights as they are multiplied: VNNI takes unsigned ones."""
+    found = {
+        (dtype, zero): choose_for(Case(64, 40, dtype, 32, zero), 4, "avx512", "avx512vnni")
+        for dtype in (DType.u4, DType.i4, DType.u8, DType.i8)
+        for zero in ("none", "one", "each")
+    }
+    zeros = [found[d, "one"].common_zero for d in (DType.u4, DType.i4, DType.u8, DType.i8)]
+    assert zeros == [3, 8 + 3, 3, 128 + 3]
+    zeros = [found[d, "none"].common_zero for d in (DType.u4, DType.i4, DType.u8, DType.i8)]
+    assert zeros == [0, 8, 0, 128]
+    assert not any(found[d, "each"].common_zero for d in (DType.u4, DType.i4, DType.u8, DType.i8))
 
 
 def test_int8_groups_are_those_of_the_weights_where_kernels_have_them() -> None:
