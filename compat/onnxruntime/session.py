@@ -24,6 +24,7 @@ from ...ir.errors import (
     UsageError,
 )
 from ...ir.types import TensorType
+from ..freed_memory import keep_freed_memory
 from ..nearest import NamesNearest
 from ..stand_ins import find_engine, record_session
 from ..warn import caller_level, warn_once
@@ -107,6 +108,7 @@ class InferenceSession(NamesNearest):
             delegate(self, InferenceSession, engine, source)
             return
         record_session(_name_of(source), "irc")
+        keep_freed_memory()  # the program's arrays have their pages next to the engine, too
         names = _read_size_names(source, options.overrides)
         self._inputs = [describe_input(p, names.get(p.name)) for p in self.net.inputs]
         self._input_names = {p.name for p in self._inputs}

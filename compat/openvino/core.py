@@ -11,6 +11,7 @@ from typing import Any
 from ... import api
 from ...compiler.frontends.openvino_objects import is_openvino_model, read_with_openvino
 from ...ir.errors import UsageError
+from ..freed_memory import keep_freed_memory
 from ..nearest import NamesNearest
 from .compiled_model import CompiledModel, import_model
 from .model import Model
@@ -78,6 +79,7 @@ class Core(NamesNearest):
         _check_device(device_name)
         properties = merge_properties(self._properties, config)
         options = compile_options(properties)
+        keep_freed_memory()  # the program's arrays have their pages next to the engine, too
         if isinstance(model, Model):
             source = model.unread_path or model.model
         elif is_openvino_model(model):
