@@ -9,6 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from irc_compiler.serve.rest.app import (
+    LARGE_TENSOR_BYTES,
+    LARGE_TEXT_BYTES,
+    needs_another_thread,
+)
 from irc_compiler.serve.settings import Settings
 from support.serving import WEIGHT, Server, affine, make_model, save_model, serving
 
@@ -40,6 +45,28 @@ def get(server: Server, path: str) -> tuple[int, Any]:
 def infer(server: Server, **fields: Any) -> tuple[int, Any]:
     status, _, body = ask(server, "POST", INFER, {"inputs": [INPUT], **fields})
     return status, json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "text, size, header, needed",
+    [
+        (b"{}", LARGE_TEXT_BYTES, None, False),
+        (b"{}", LARGE_TEXT_BYTES + 1, None, True),
+        (b"{}", LARGE_TEXT_BYTES + 1, "2", False),
+        (b"{}", LARGE_TENSOR_BYTES, "2", False),
+        (b"{}", LARGE_TENSOR_BYTES + 1, "2", True),
+        (b'{"datatype": "BYTES"}', LARGE_TEXT_BYTES + 1, "21", True),
+        (b'{"datatype": "\\u0042YTES"}', LARGE_TEXT_BYTES + 1, "26", True),
+        (b"{}", LARGE_TEXT_BYTES + 1, str(LARGE_TEXT_BYTES + 1), True),
+        (b"{}", LARGE_TEXT_BYTES + 1, "9" * 5000, True),
+        (b"{}", LARGE_TEXT_BYTES + 1, "two", True),
+        (b"{}", LARGE_TEXT_BYTES + 1, "\u0662", True),
+    ],
+)
+def test_bodies_that_take_long_are_decoded_in_another_thread(
+    text: bytes, size: int, header: str | None, needed: bool
+) -> None:
+    assert needs_another_thread(text.ljust(size), header) is needed
 
 
 def test_health(server: Server) -> None:
