@@ -45,14 +45,17 @@ def test_a_long_chain_takes_time_by_its_length(kind: str, length: int) -> None:
     """It takes about four times as long as a quarter of it, in this process's own time. 16 times
     is what a look at all nodes for each node takes."""
     chain, read = CHAINS[kind]
-    taken = []
-    for count in (length // 4, length):
+
+    def measure(count: int) -> float:
         data = chain(count)
         started = time.process_time()
         graph = read(data)
         assert (interpret(graph, [X])[0] == np.maximum(X, 0)).all()
-        taken.append(time.process_time() - started)
         assert len(graph) == count + 1
+        return time.process_time() - started
+
+    # The least of two: on a machine with other work the same takes up to twice as long.
+    taken = [min(measure(count) for _ in range(2)) for count in (length // 4, length)]
     assert taken[1] < 8 * taken[0], taken
 
 
