@@ -115,8 +115,8 @@ class Int8Tile:
         """Add one group of the activations, `cells` cells from `first` on, to sums of f32."""
         g, f = self.g, self.f
         dots = [
-            [f.var(vec(I32, g.lanes), first) for _ in row]
-            for row, first in zip(sums, self.read_first_sums(index), strict=True)
+            [f.var(vec(I32, g.lanes), begin) for _ in row]
+            for row, begin in zip(sums, self.read_first_sums(index), strict=True)
         ]
         full = cells // _MAX_UNROLLED_CELLS * _MAX_UNROLLED_CELLS
         if cells <= _MAX_UNROLLED_CELLS:
@@ -126,10 +126,8 @@ class Int8Tile:
         self.add_cells(f.add(first, full), cells - full, dots)
         factors = self.read_factors(index)
         groups = dot_groups(g.spec)
-        assert isinstance(g.schedule, Int8Schedule)
         for i, row in enumerate(sums):
-            at = f.add(index, i * g.schedule.a_row + g.schedule.scales_at)
-            line = f.at(f.params["a"], at, F32)
+            line = self.find_scale(index, i)
             # The scale, the sum of codes, and their product.
             scale, total, product = (
                 f.splat(f.load(F32, f.at(line, integer(n * groups), F32)), g.lanes)
@@ -149,12 +147,19 @@ class Int8Tile:
         assert isinstance(g.schedule, Int8Schedule)
         if not g.schedule.common_zero:
             return [0] * self.shape.rows
-        found: list[Value | int] = []
-        for i in range(self.shape.rows):
-            at = i * g.schedule.a_row + g.schedule.scales_at + dot_groups(g.spec)
-            x = f.load(I32, f.at(f.params["a"], f.add(index, at), I32))
-            found.append(f.splat(x, g.lanes))
-        return found
+        totals = [
+            f.at(self.find_scale(index, i), integer(dot_groups(g.spec)), F32)
+            for i in range(self.shape.rows)
+        ]
+        return [f.splat(f.load(I32, at), g.lanes) for at in totals]
+
+    def find_scale(self, index: Value, row: int) -> Value:
+        """Where the scale of a row is in a group of the activations; its other numbers follow,
+        `dot_groups` elements apart."""
+        g, f = self.g, self.f
+        assert isinstance(g.schedule, Int8Schedule)
+        at = f.add(index, row * g.schedule.a_row + g.schedule.scales_at)
+        return f.at(f.params["a"], at, F32)
 
     def read_factors(self, index: Value) -> list[GroupFactors]:
         """Scales, and zeros or offsets that are not part of dot products, of each vector's columns

@@ -52,9 +52,10 @@ from .schedule import (
 )
 
 _LINE_BYTES: Final = 64
-# Heights of tiles of int8 activations by the number of registers, which hold weights and, for each
-# vector, a sum of f32 and one of i32.
-_INT8_HEIGHTS: Final = {32: (6, 4, 2, 1), 16: (4, 2, 1)}
+# Heights of tiles of int8 activations. Registers hold weights and, for each vector, a sum of f32
+# and one of i32: 32 registers have room for the second ones.
+_INT8_HEIGHTS: Final = (4, 2, 1)
+_TALL_INT8_HEIGHTS: Final = (6, 4, 2, 1)
 # Rows of a product per row that is computed twice: 1 % of the time.
 _MIN_ROWS_PER_ROW_AGAIN: Final = 96
 
@@ -241,9 +242,9 @@ def choose_int8_schedule(spec: GemmSpec, target: Target) -> Int8Schedule:
 
 
 def _choose_int8_heights(spec: GemmSpec, target: Target, lanes: int) -> tuple[int, ...]:
-    """Tile heights. Sums in 16 bits take as many registers again, and NEON has wider panels."""
-    wide = target.isa == "avx512" and ByteDots(target, lanes).takes_unsigned
-    ladder = _INT8_HEIGHTS[32 if wide else 16]
+    """Tile heights: tall ones with VNNI, as sums in 16 bits would need registers, too."""
+    tall = target.isa == "avx512" and ByteDots(target, lanes).takes_unsigned
+    ladder = _TALL_INT8_HEIGHTS if tall else _INT8_HEIGHTS
     return _heights(spec.m, ladder[0]) if isinstance(spec.m, int) else ladder
 
 
