@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ....ir.lazy_dataclass import dataclass
-from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from .amx_geometry import (
@@ -31,6 +30,7 @@ from .tile_partition import (
     is_epilogue_inline,
     is_padding_neutral,
     known_axis,
+    reads_in_place,
     three_axes,
 )
 from .winograd_tiles import WinogradSchedule, choose_winograd
@@ -135,7 +135,7 @@ def schedule_conv(spec: ConvSpec, target: Target) -> ConvSchedule:
                 unfolding=unfolding,
                 panels_per_copy=panels,
             )
-    if spec.compute_dtype is None and spec.data.dtype not in BYTES:
+    if reads_in_place(spec):
         return DirectSchedule(cut)
     tall = _tile_rows(wide, cut)
     rows = choose_rows(wide, target, cut, tall)

@@ -16,6 +16,7 @@ from ....plan.specs.convolution import ConvSpec, Window
 from ....plan.target import Target
 from ..emit.dot_units import DotUnit, find_unit, left_shift
 from ..gemm.epilogue import is_short
+from ..gemm.operand_packing import l1_ways, rows_in_ways
 from ..gemm.tiling import tile_rows
 
 # Per tap of one axis, which of a tile's pixels meet the data; None: all of them, at every tap.
@@ -135,7 +136,7 @@ def choose(spec: ConvSpec, target: Target) -> ConvTiling:
     """The cut of a convolution of three spatial axes."""
     lanes, nr = target.lanes(spec.acc.bits), spec.packed.nr
     vectors = min(nr // lanes, max(1, -(-spec.outputs // lanes)))
-    most = tile_rows(target, vectors)
+    most = _limit_pixels(spec, target, tile_rows(target, vectors))
     columns, rows = known_axis(spec, 2, most), None
     width = spec.out_sizes[2]
     fixed = all(isinstance(s, int) for o in spec.operands() for s in o.strides[3:])
@@ -157,6 +158,21 @@ def choose(spec: ConvSpec, target: Target) -> ConvTiling:
         h.conv_amx_max_prefetched_lines,
         is_epilogue_inline(spec, target, lanes),
     )
+
+
+def reads_in_place(spec: ConvSpec) -> bool:
+    """Whether tiles read the data where they lie; else they read copied rows."""
+    return spec.compute_dtype is None and spec.data.dtype not in BYTES
+
+
+def _limit_pixels(spec: ConvSpec, target: Target, most: int) -> int:
+    """The pixels of a tile, `most` or fewer, whose lines of data stay in L1 together: one way is
+    left to the weights."""
+    step = spec.data.strides[4]
+    if not isinstance(step, int) or not reads_in_place(spec):
+        return most
+    row_bytes = step * spec.window.strides[2] * spec.data.dtype.bits // 8
+    return min(most, rows_in_ways(row_bytes, l1_ways(target) - 1))
 
 
 def find_conv_unit(spec: ConvSpec, target: Target, lanes: int) -> DotUnit | None:

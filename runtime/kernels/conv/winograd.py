@@ -225,13 +225,16 @@ class _WinogradLoops:
         weights = f.at(self.pointers[1], f.mul(panel, size), plan.element)
         product = self.product(vectors)
         strips = f.ceil_div(count, plan.rows)
-        # While all strips are multiplied at a point, the next point's weights are fetched.
+        # While all strips are multiplied at a point, the next point's weights are fetched, at the
+        # last point those of the next panel's first one.
         pace = f.udiv(integer(plan.nr * 4), strips)
         with f.range(0, plan.points, outer=True) as point:
             data = f.at(self.turned, f.mul(point, plan.block * plan.pitch), plan.element)
             sums = f.at(self.sums, f.mul(point, plan.block * plan.nr), F32)
             b = f.at(weights, f.mul(point, self.panels * size), plan.element)
-            soon = f.at(b, self.panels * size, plan.element)
+            is_last = f.icmp("eq", point, plan.points - 1)
+            following = f.at(b, self.panels * size, plan.element)
+            soon = f.select(is_last, f.at(weights, size, plan.element), following)
             with f.range(0, strips, outer=True) as strip:
                 row = f.mul(strip, plan.rows)
                 a = f.at(data, f.mul(row, plan.pitch), plan.element)
@@ -312,7 +315,7 @@ class _WinogradLoops:
             self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
 
     def product(self, vectors: int) -> Function | AssemblyFunction:
-        """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. Of bytes, the
+        """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. The
         cache lines at `soon` are fetched, `pace` bytes on with every step."""
         g, plan = self.g, self.plan
         if (plan.rows, vectors) in self.products:
@@ -328,7 +331,7 @@ class _WinogradLoops:
             a_step=g.bytes,
             b_step=plan.nr * g.bytes,
             unroll=unroll,
-            ahead=(0,) * (plan.kr > 1),
+            ahead=(0,),
             cells=cell_instruction(g.unit, g.target),
         )
         if depth and loop.fits(g.target):
@@ -350,8 +353,7 @@ class _WinogradLoops:
             at = f.at(p["b"], f.mul(k, plan.nr), F32)
             right = [f.load(g.vector, f.at(at, v * lanes, F32)) for v in range(vectors)]
             column = f.at(p["a"], k, F32)
-            if plan.kr > 1:
-                f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])))
+            f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])))
 
             def load_a(i: int) -> Value:
                 return f.load(g.acc, f.at(column, i * plan.pitch // plan.kr, F32))

@@ -15,6 +15,8 @@ from .schedule import PackA
 
 # Types of A that units take as they lie, and how many neighbours they multiply at once.
 _NEIGHBOURS: Final = {DType.u8: 4, DType.i8: 4, DType.bf16: 2}
+# A way of L1 on all cores of interest.
+_WAY_BYTES: Final = 4096
 # Panels of B from which on it pays to copy rows that could be read in place two by two.
 _MIN_PANELS_OF_PAIRS: Final = 8
 
@@ -115,13 +117,20 @@ def _exceeds_l1_sets(row_bytes: int, rows: int, target: Target) -> bool:
 
 
 def uncrowded_rows(row_bytes: int, target: Target) -> int:
-    """How many rows that far apart stay in L1 together with a panel of B.
+    """How many rows that far apart stay in L1 together with a panel of B. A third of the ways is
+    left to B."""
+    return rows_in_ways(row_bytes, l1_ways(target) * 2 // 3)
 
-    A way of L1 is 4096 bytes on all cores of interest (larger caches have more ways), so rows meet
-    in one set when their distance is a multiple of it. A third of the ways is left to B.
-    """
-    way = 4096
-    return way // math.gcd(row_bytes, way) * max(1, target.l1 // way * 2 // 3)
+
+def rows_in_ways(row_bytes: int, ways: int) -> int:
+    """How many rows that far apart have lines in one set of L1 for no more than so many ways: rows
+    meet in one set when their distance is a multiple of a way."""
+    return _WAY_BYTES // math.gcd(row_bytes, _WAY_BYTES) * max(1, ways)
+
+
+def l1_ways(target: Target) -> int:
+    """The ways of L1: larger caches have more of them."""
+    return target.l1 // _WAY_BYTES
 
 
 def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from irc_compiler.ir.dtype import DType
@@ -99,3 +100,39 @@ def test_long_epilogues_are_not_repeated_per_register() -> None:
     short, long = packed(FLOATS), packed(replace(FLOATS, epilogue="swish"))
     inline = [schedule_conv(spec, WIDE).cut.inline_epilogue for spec in (short, long)]  # type: ignore[union-attr]
     assert inline == [True, False]
+
+
+# (values of a pixel, stride, bytes of L1): pixels of a tile. 14 have registers.
+CROWDED = {
+    "a way apart": ((512, 2, 32 << 10), 7),
+    "two ways apart": ((1024, 2, 32 << 10), 7),
+    "in a larger cache": ((512, 2, 48 << 10), 11),
+    "half a way apart": ((256, 2, 32 << 10), 14),
+    "an odd number of lines apart": ((528, 2, 32 << 10), 14),
+}
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_lines_of_a_tile_leave_a_way_of_l1_to_the_weights(name: str) -> None:
+    (channels, stride, l1), pixels = CROWDED[name]
+    case = Case((3, 40), (3, 3), channels, 32, pads=(1, 1), strides=(1, stride))
+    schedule = schedule_conv(packed(case), replace(WIDE, l1=l1))
+    assert isinstance(schedule, DirectSchedule) and schedule.cut.most == pixels
+    assert schedule.cut.columns is not None
+    assert max(run.size for run in schedule.cut.columns) <= pixels
+
+
+def test_tiles_that_read_copies_are_not_shorter() -> None:
+    case = Case((3, 40), (3, 3), 512, 32, strides=(1, 2), compute_dtype=DType.bf16)
+    schedule = schedule_conv(packed(case), replace(WIDE, l1=32 << 10))
+    assert isinstance(schedule, PackedSchedule) and schedule.cut.most == 14
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+@pytest.mark.parametrize("m", [2, 4])
+def test_products_of_transforms_fetch_the_next_weights(
+    m: int, isa: Literal["avx512", "avx2"]
+) -> None:
+    spec = make(replace(FLOATS, winograd=m), isa)[0]
+    text = generate(spec, generic_target(isa), "k").text
+    assert "prefetcht0" in text
