@@ -189,15 +189,13 @@ class RegionLowering:
         (compiler/lowering/schedule/tensor_layout.py)."""
         dtype, shape, name = self.tensor(value).dtype, self.shape(value), self.name(value.node)
         dtype = DType.bf16 if value in self.schedule.rounded else dtype
-        if value in self.schedule.spaced:
-            last = len(shape) - 1
-            wide = (*shape[:last], shape[last] + LINE_BITS // dtype.bits)
-            return take(self.region.allocate(dtype, wide, name), last, 0, shape[last])
-        if value not in self.schedule.channels_last:
-            return self.region.allocate(dtype, shape, name)
-        rank = len(shape)
-        turned = self.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
-        return permute(turned, [0, rank - 1, *range(1, rank - 1)])
+        turns, rank = value in self.schedule.channels_last, len(shape)
+        sizes = (shape[0], *shape[2:], shape[1]) if turns else shape
+        gap = LINE_BITS // dtype.bits if value in self.schedule.spaced else 0
+        view = self.region.allocate(dtype, (*sizes[:-1], sizes[-1] + gap) if gap else sizes, name)
+        if gap:
+            view = take(view, rank - 1, 0, sizes[-1])
+        return permute(view, [0, rank - 1, *range(1, rank - 1)]) if turns else view
 
     def contiguous(self, view: View, name: str) -> View:
         """The view, copied if its elements do not follow one another."""

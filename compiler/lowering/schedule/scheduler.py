@@ -34,7 +34,7 @@ def schedule(graph: Graph, target: Target, options: Options) -> Schedule:
     fusion = decide_fusion(graph, native, home)
     tiles = winograd_tiles(graph, native, options, target)
     rounded = rounded_values(graph, native, fusion, options, tiles)
-    spaced = spaced_values(graph, native, fusion, target, rounded) - last
+    spaced = spaced_values(graph, native, fusion, target, options, rounded, last)
     bodies = _schedule_bodies(graph, roles, target, options)
     interface, regions = SlotAssignment(graph, roles, state).assign(groups, home, inputs, outputs)
     return Schedule(

@@ -31,6 +31,8 @@ _WRITERS = (
 _ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
 # Rows of two cache lines take 1.01 of the time with another one.
 _MIN_ALIASING_LINES = 4
+# Rows a multiple of a quarter of a way apart: a way of L1 is 4096 bytes.
+_CROWDING_BITS = 8 * 1024
 # What a sum of a residual stream consists of: the sum, and activations that cut it off.
 _SUM = frozenset("input const cast add sub max min clip".split())
 
@@ -85,22 +87,47 @@ def spaced_values(
     native: Mapping[int, bool],
     fusion: Fusion,
     target: Target,
+    options: Options,
     rounded: frozenset[Value],
+    channels_last: frozenset[Value],
 ) -> frozenset[Value]:
-    """Left factors of products on tiles of AMX whose rows take an even number of cache lines. A
-    line between rows spreads them over more sets of a cache (docs/dev/tuning/amx-row-pitch.md)."""
+    """Values whose rows, or pixels of channels, share few sets of a cache. A line between them
+    spreads them over more: left factors of products (docs/dev/tuning/amx-row-pitch.md), and f32
+    images that vector units read (docs/dev/tuning/row-pitch.md)."""
+    tiles = _has_bf16_tiles(target)
+    vectors = not tiles and options.precision == "f32"
+
+    def is_crowded(value: Value) -> bool:
+        type_ = graph.type(value)
+        if vectors and isinstance(type_, TensorType) and type_.dtype is DType.f32:
+            return _crowds_l1(type_, 1 if value in channels_last else -1)
+        return value not in channels_last and _is_even(type_, value in rounded, target)
 
     def reads(use: Use) -> bool:
         op = graph.op(use.node)
         left = use.port == 0 and op.kind in _ON_TILES and not getattr(op, "transpose_a", True)
         return left and native.get(use.node, False)
 
-    return frozenset(
+    factors = (
         value
         for value in _values_written(graph, native, fusion, _ROW_WRITERS)
-        if _is_even(graph.type(value), value in rounded, target)
-        and all(map(reads, graph.uses(value)))
+        if value not in channels_last and all(map(reads, graph.uses(value)))
     )
+    images = (value for value in channels_last if graph.use_count(value))
+    return frozenset(filter(is_crowded, (*factors, *images)))
+
+
+def _has_bf16_tiles(target: Target) -> bool:
+    """Whether tiles of AMX multiply f32, as three numbers of bf16 each."""
+    return has_tiles(target, DType.bf16, cell_depth(target, DType.bf16))
+
+
+def _crowds_l1(type_: TensorType, axis: int) -> bool:
+    """Whether rows along an axis begin in a quarter of the sets of L1, or in fewer."""
+    if type_.shape is None or len(type_.shape) < 2:
+        return False
+    size = type_.shape[axis]
+    return isinstance(size, int) and size > 0 and size * type_.dtype.bits % _CROWDING_BITS == 0
 
 
 def _is_even(type_: Type, rounded: bool, target: Target) -> bool:

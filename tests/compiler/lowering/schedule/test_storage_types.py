@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import irc_compiler as irc
 import numpy as np
@@ -18,6 +18,7 @@ from irc_compiler.ir.infer import infer_graph
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.specs.base import Size
+from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.specs.pooling import PoolSpec
 from irc_compiler.plan.target import Target, generic_target
@@ -233,9 +234,72 @@ def test_what_others_read_has_no_gaps(tail: str) -> None:
     assert rows_of_the_second(layers(256, tail), on_tiles("amx-bf16")) == 256
 
 
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon"])
+@pytest.mark.parametrize(("k", "apart"), [(256, 272), (512, 528), (768, 784), (128, 128), (64, 64)])
+def test_rows_of_f32_that_share_sets_of_a_cache_have_gaps(
+    isa: Literal["avx512", "avx2", "neon"], k: int, apart: int
+) -> None:
+    """Rows of whole KiB, where vector units read them as they are."""
+    target = generic_target(isa)
+    assert rows_of_the_second(layers(k), target, "f32") == apart
+    assert rows_of_the_second(layers(k), target, "bf16") == k
+    delivered = "%5 = Result.1(%4)\n%6 = Result.1(%3)"
+    assert rows_of_the_second(layers(k, delivered), target, "f32") == k
+
+
+def pixels_of_images(graph: Graph, target: Target, precision: str = "f32") -> list[Size]:
+    """How far apart pixels are which convolutions read, but for the first one."""
+    infer_graph(graph)
+    specs = LOWER.lower(graph, target, Options(precision=precision))[0].specs()
+    return [s.data.strides[-1] for s in specs if isinstance(s, ConvSpec)][1:]
+
+
+def image_layers(channels: int) -> Graph:
+    """A convolution, whose result two nodes read, a depthwise one, a sum, and another convolution."""
+    return parse_graph(
+        f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[1, 16, "H", 12]}}
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[{channels}, 16, 3, 3]}}
+%2 = Constant.1() {{data=~2, dtype=f32, shape=[{channels}, 1, 1, 3, 3]}}
+%3 = Constant.1() {{data=~3, dtype=f32, shape=[24, {channels}, 3, 3]}}
+%4 = Convolution.1(%0, %1) {{pads_begin=[1, 1], pads_end=[1, 1], strides=[1, 2]}}
+%5 = GroupConvolution.1(%4, %2) {{pads_begin=[1, 1], pads_end=[1, 1]}}
+%6 = Sigmoid.1(%5)
+%7 = Add.1(%6, %4)
+%8 = Convolution.1(%7, %3) {{strides=[2, 2]}}
+%9 = Result.1(%8) "y"
+"""
+    )
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+@pytest.mark.parametrize(("channels", "apart"), [(256, 272), (768, 784), (128, 128), (288, 288)])
+def test_pixels_of_f32_that_share_sets_of_a_cache_have_gaps(
+    isa: Literal["avx512", "avx2"], channels: int, apart: int
+) -> None:
+    """With vector units, whatever reads them."""
+    graph = image_layers(channels)
+    assert pixels_of_images(graph, generic_target(isa)) == [apart, apart]
+    assert pixels_of_images(graph, generic_target(isa), "bf16") == [channels, channels]
+    assert pixels_of_images(graph, on_tiles("amx-bf16")) == [channels, channels]
+
+
+@pytest.mark.parametrize("channels", [256, 288])
+def test_gaps_between_pixels_change_no_bit(
+    compile_graph: Callable[..., Any], channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, x = image_layers(channels), RNG.standard_normal((1, 16, 9, 12)).astype(np.float32)
+    found = [np.array(y) for y in compile_graph(graph, True, 2, "f32")([x])]
+    monkeypatch.setattr(SCHEDULER, "spaced_values", lambda *_: frozenset())
+    plain = compile_graph(graph, True, 2, "f32")([x])
+    assert [y.tobytes() for y in found] == [np.array(y).tobytes() for y in plain]
+    for mine, exact in zip(found, interpret(graph, [x]), strict=True):
+        np.testing.assert_allclose(mine, exact, rtol=0, atol=4e-6 * np.abs(exact).max())
+
+
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_gaps_change_no_bit(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On whatever machine this is: only tiles have gaps."""
+    """On whatever machine this is."""
     x = ops.parameter("x", ["N", 64])
     wide = [RNG.standard_normal(shape).astype(np.float32) / 8 for shape in ((64, 256), (256, 96))]
     hidden = ops.relu(ops.matmul(x, wide[0]))
