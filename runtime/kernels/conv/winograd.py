@@ -223,7 +223,6 @@ class _WinogradLoops:
         vectors = -(-channels // plan.lanes)
         size = PackedLayout.of(spec.packed, spec.channels, plan.nr).size
         weights = f.at(self.pointers[1], f.mul(panel, size), plan.element)
-        product = self.product(vectors)
         strips = f.ceil_div(count, plan.rows)
         # While all strips are multiplied at a point, the next point's weights are fetched, at the
         # last point those of the next panel's first one.
@@ -240,7 +239,8 @@ class _WinogradLoops:
                 a = f.at(data, f.mul(row, plan.pitch), plan.element)
                 to = f.at(sums, f.mul(row, plan.nr), F32)
                 ahead = f.mul(f.mul(strip, pace), size // plan.nr // plan.kr)
-                f.call_function(product, a, b, to, f.offset(soon, ahead), pace)
+                where = (a, b, to, f.offset(soon, ahead), pace)
+                self.multiply(vectors, f.sub(count, row), where)
         widths = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
         finish = self.finish_functions(widths)
         with self.each_tile(first, count, each) as (i, (batch, row, column)):
@@ -252,6 +252,17 @@ class _WinogradLoops:
                 finish(
                     i, f.at(sums, v * plan.lanes, F32), left, n, f.at(weights, v * plan.lanes, F32)
                 )
+
+    def multiply(self, vectors: int, left: Value, where: Sequence[Value]) -> None:
+        """Call the product of a strip, of whose tiles `left` are left."""
+        f, plan = self.f, self.plan
+        if not plan.few:
+            f.call_function(self.product(vectors, plan.rows), *where)
+            return
+        with f.if_(f.icmp("sgt", left, plan.few)) as branch:
+            f.call_function(self.product(vectors, plan.rows), *where)
+            branch.else_()
+            f.call_function(self.product(vectors, plan.few), *where)
 
     def finish_functions(
         self, widths: Sequence[int]
@@ -314,19 +325,19 @@ class _WinogradLoops:
                 at = f.add(at, f.mul(index, self.size(stride)))
             self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
 
-    def product(self, vectors: int) -> Function | AssemblyFunction:
+    def product(self, vectors: int, rows: int) -> Function | AssemblyFunction:
         """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. The
         cache lines at `soon` are fetched, `pace` bytes on with every step."""
         g, plan = self.g, self.plan
-        if (plan.rows, vectors) in self.products:
-            return self.products[plan.rows, vectors]
+        if (rows, vectors) in self.products:
+            return self.products[rows, vectors]
         lanes, depth = plan.lanes, -(-self.spec.channels // plan.kr)
         # As in register_tile.py: tall tiles have no registers for a second step's loads.
-        unroll = min(plan.unroll, 24 // (plan.rows * vectors) + 1)
+        unroll = min(plan.unroll, 24 // (rows * vectors) + 1)
         loop = MultiplyAddLoop(
             element=g.acc,
             lanes=lanes,
-            rows=tuple(i * plan.pitch // plan.kr * g.bytes for i in range(plan.rows)),
+            rows=tuple(i * plan.pitch // plan.kr * g.bytes for i in range(rows)),
             columns=tuple(v * lanes * g.bytes for v in range(vectors)),
             a_step=g.bytes,
             b_step=plan.nr * g.bytes,
@@ -337,7 +348,7 @@ class _WinogradLoops:
         if depth and loop.fits(g.target):
             made = assembly.product_function(g, plan, loop, depth)
             if made is not None:
-                self.products[plan.rows, vectors] = made
+                self.products[rows, vectors] = made
                 return made
         f = g.module.function(
             g.module.unique("product"),
@@ -347,7 +358,7 @@ class _WinogradLoops:
             linkage="internal",
         )
         p = f.params
-        sums = [[f.var(g.vector, 0) for _ in range(vectors)] for _ in range(plan.rows)]
+        sums = [[f.var(g.vector, 0) for _ in range(vectors)] for _ in range(rows)]
 
         def step(k: Value) -> None:
             at = f.at(p["b"], f.mul(k, plan.nr), F32)
@@ -368,7 +379,7 @@ class _WinogradLoops:
         for i, row in enumerate(sums):
             for v, s in enumerate(row):
                 f.store(s.get(), f.at(p["to"], i * plan.nr + v * lanes, F32))
-        self.products[plan.rows, vectors] = f
+        self.products[rows, vectors] = f
         return f
 
     def result_function(self, channels: int) -> Function:

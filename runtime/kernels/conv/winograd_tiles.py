@@ -13,7 +13,8 @@ from .tile_partition import is_epilogue_inline
 @dataclass(frozen=True)
 class WinogradSchedule:
     """m: side of an output tile; side: of the data it reads; nr: channels of a panel; rows: tiles
-    per register tile; block: tiles transformed at once, a multiple of `rows`; pitch: elements
+    per register tile; few: of a register tile for the last ones of a block, which may be fewer
+    (0: as many as others); block: tiles transformed at once, a multiple of `rows`; pitch: elements
     between two tiles' channels in scratch; kr: values of a cell of 32 bits, f32 or pairs of i16;
     unroll: steps along the channels in the body of a loop, at most; inline_epilogue: the epilogue
     is written out for each register of a tile."""
@@ -23,6 +24,7 @@ class WinogradSchedule:
     lanes: int
     nr: int
     rows: int
+    few: int
     block: int
     pitch: int
     unroll: int
@@ -52,14 +54,15 @@ def choose_winograd(spec: ConvSpec, target: Target) -> WinogradSchedule:
     # Of bytes, half of L2: weights of eight times the size pass through it.
     share = (target.l2 or 256 << 10) // 4 * (3 if kr == 1 else 2)
     room = max(most, share // (4 * points * (pitch // kr + nr)))
-    sizes = [spec.batch, *spec.out_sizes[1:]]
-    tiles = 4 * room
-    if all(isinstance(s, int) for s in sizes):
-        batch, height, width = (s for s in sizes if isinstance(s, int))
+    sizes = [s for s in (spec.batch, *spec.out_sizes[1:]) if isinstance(s, int)]
+    if len(sizes) == 3:
+        batch, height, width = sizes
         tiles = max(1, batch * -(-height // m) * -(-width // m))
-    blocks = -(-tiles // room)
-    block = -(-tiles // blocks)
-    strips = -(-block // most)
-    rows = -(-block // strips)
+        blocks = -(-tiles // room)
+        block = -(-tiles // blocks)
+        strips = -(-block // most)
+        rows, few = -(-block // strips), 0
+    else:
+        rows, few, strips = most, -(-most // 2), max(1, round(room / most))
     inline, unroll = is_epilogue_inline(spec, target, lanes), target.heuristics.conv_unroll
-    return WinogradSchedule(m, kr, lanes, nr, rows, strips * rows, pitch, unroll, inline)
+    return WinogradSchedule(m, kr, lanes, nr, rows, few, strips * rows, pitch, unroll, inline)

@@ -219,13 +219,14 @@ class VectorMicroKernel(WithoutBlockState):
             with f.if_(f.xor(f.params["first"], 1)):
                 for s, address in slots:
                     s.set(f.load(g.vector, address, g.align))
-        if g.corrections and not t.buffered:
+        stores = t.stores_sums(in_place=shape.in_place)
+        if g.corrections and not stores:
             correct(g, f, columns, sums)
         with rounding.flush_to_zero(f, g.spec.compute_dtype is DType.bf16 and not g.unit):
             self._accumulate(g, f, shape, columns, sums)
-            for s, address in slots if t.buffered else ():
+            for s, address in slots if stores else ():
                 f.store(s.get(), address, g.align)
-        if not t.buffered:
+        if not stores:
             values = [[s.get() for s in row] for row in sums]
             finish_registers(g, f, columns, values, edge=shape.edge)
         return f

@@ -53,12 +53,19 @@ class TileSchedule:
     rows_of_work: int  # a tile's work, where workers share tiles: rows of vector registers
     panel_work: int  # the work of reading a panel of B per step of K, in the same unit
     pairs_rows: bool = False  # packed rows of A lie two by two, as units of 2 x 2 blocks take them
+    finishes_in_place: bool = (
+        False  # tiles that read A unpacked keep their sums, whatever `buffered`
+    )
     brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
 
     @property
     def width(self) -> int:
         """Columns of the widest tile, which rows of sums in a buffer are long."""
         return self.panels * self.nr
+
+    def stores_sums(self, *, in_place: bool) -> bool:
+        """Whether the sums of a tile, which reads A unpacked or packed, go to the buffer."""
+        return self.buffered and not (in_place and self.finishes_in_place)
 
     @property
     def strip(self) -> int:

@@ -148,6 +148,8 @@ def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
         blocks = (blocks[0], panels)
     streams = blocks[0] == 1 and not product.guarded
     lines = max(1, row_bytes // _LINE_BYTES)
+    whole = isinstance(spec.n, int) and spec.n % nr == 0 and not spec.zero_points
+    finishes = packing.in_place and whole and not blocked
     # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
     fetch = lines if streams or product.guarded else 1
     return VectorSchedule(
@@ -155,6 +157,7 @@ def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
         pack_b=packing.pack_b,
         fetch=0 if packing.pack_b or spec.packed is None else fetch,
         streams=streams,
+        finishes_in_place=finishes and not _finishes_apart(spec, target, product),
     )
 
 

@@ -236,7 +236,7 @@ def product_function(
     g: ConvContext, plan: WinogradSchedule, loop: MultiplyAddLoop, depth: int
 ) -> AssemblyFunction | None:
     """product(a, b, to, soon, pace) of winograd.py; None for one that needs LLVM."""
-    offsets = tuple(i * plan.nr * 4 + c for i in range(plan.rows) for c in loop.columns)
+    offsets = tuple(i * plan.nr * 4 + c for i in range(len(loop.rows)) for c in loop.columns)
     a, b, to, soon, pace = (argument(i) for i in range(5))
     layout = TileLayout(g.acc, plan.lanes, len(offsets), STORE, (OperandAddress(to, (), offsets),))
     if not layout.fits(1, g.target, [loop]):

@@ -35,7 +35,7 @@ def write_tile(
     if shape.edge and not (padded and isinstance(n, int)):
         return None
     buffer = tuple((i * t.width + c) * g.bytes for i in range(shape.rows) for c in columns)
-    if t.buffered:
+    if t.stores_sums(in_place=shape.in_place):
         epilogue, operands = STORE, (OperandAddress(_BUFFER, (), buffer),)
     elif (planned := _plan_epilogue(g, columns, shape.rows)) is not None:
         epilogue, operands = planned

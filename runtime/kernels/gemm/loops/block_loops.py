@@ -146,6 +146,8 @@ class TileLoops:
             )  # fmt: skip
 
         self.shortest(heights, rows, call)
+        if t.buffered and not t.stores_sums(in_place=shape.in_place):
+            return  # finished
         cols = f.smin(cols, shape.panels * t.nr)
         self.micro.finish(loops, self.last, rows, (buffer, m, n, cols), terms)
 

@@ -255,7 +255,7 @@ def pixels_of_images(graph: Graph, target: Target, precision: str = "f32") -> li
 
 
 def image_layers(channels: int) -> Graph:
-    """A convolution, whose result two nodes read, a depthwise one, a sum, and another convolution."""
+    """A convolution, whose result two nodes read, a depthwise one, a sum, and a convolution."""
     return parse_graph(
         f"""graph "g"
 %0 = Parameter.1() {{element_type=f32, shape=[1, 16, "H", 12]}}

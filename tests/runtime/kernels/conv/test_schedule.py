@@ -136,3 +136,12 @@ def test_products_of_transforms_fetch_the_next_weights(
     spec = make(replace(FLOATS, winograd=m), isa)[0]
     text = generate(spec, generic_target(isa), "k").text
     assert "prefetcht0" in text
+
+
+def test_the_last_transforms_of_a_dynamic_batch_have_tiles_of_fewer_rows() -> None:
+    case = Case((14, 14), (3, 3), 32, 32, pads=(1, 1), winograd=2)
+    known = schedule_conv(packed(case, winograd=2), WIDE)
+    dynamic = schedule_conv(packed(replace(case, dynamic=True), winograd=2), WIDE)
+    assert isinstance(known, WinogradSchedule) and (known.rows, known.few) == (13, 0)
+    assert isinstance(dynamic, WinogradSchedule) and (dynamic.rows, dynamic.few) == (14, 7)
+    assert known.block % 13 == 0 and dynamic.block % 14 == 0

@@ -265,6 +265,16 @@ def test_gemm_may_overwrite_a_residual(isa: str, m: int, dynamic: str) -> None:
     np.testing.assert_array_equal(residual, expected)
 
 
+@each_isa
+@pytest.mark.parametrize("epilogue", ["none", "relu", "residual", "gelu"])
+@pytest.mark.parametrize("n", [64, 40])
+def test_full_tiles_of_a_dynamic_m(isa: str, n: int, epilogue: str) -> None:
+    """They finish their registers, the last ones their sums in memory."""
+    for m in (1, 13, 14, 31, 60):
+        check(Case(m, 40, n, epilogue=epilogue, dynamic="m"), isa, workers=2)
+        check(Case(m, 40, n, epilogue=epilogue, dynamic="m"), isa, at="start")
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (64, 31), (2, 3, 7, 40), (700, 500)])
 def test_pack_and_unpack(shape: tuple[int, ...], transposed: bool) -> None:

@@ -38,6 +38,29 @@ def test_schedule_prints_as_one_line() -> None:
     assert dynamic.splitlines()[-1] == "N = 1: dot products of 4 rows"
 
 
+# A product, and whether its full tiles that read A unpacked keep sums in registers.
+FULL_TILES = {
+    "dynamic M": (Case(64, 300, 128, epilogue="relu", dynamic="m"), True),
+    "a long epilogue": (Case(64, 300, 128, epilogue="gelu", dynamic="m"), False),
+    "a panel that is not full": (Case(64, 300, 120, epilogue="relu", dynamic="m"), False),
+    "dynamic N": (Case(64, 300, 128, epilogue="relu", dynamic="mn"), False),
+    "blocks of K": (Case(64, 2048, 128, epilogue="relu", dynamic="m"), False),
+    "copied rows": (Case(64, 300, 128, epilogue="relu", dynamic="m", a="gaps"), False),
+    "zero points": (
+        Case(64, 300, 128, dtype=DType.u8, a_zero_point="one", dynamic="m"),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FULL_TILES)
+def test_full_tiles_keep_sums_in_registers(name: str) -> None:
+    case, keeps = FULL_TILES[name]
+    schedule = choose_vector_schedule(make(case, "plain", WIDE)[0], WIDE)
+    assert schedule.buffered and schedule.stores_sums(in_place=False)
+    assert schedule.stores_sums(in_place=True) == (not keeps)
+
+
 def test_class_of_a_schedule_follows_from_spec_and_target() -> None:
     spec = make(Case(33, 64, 64, compute_dtype=DType.bf16), "plain", TILES)[0]
     tiles = schedule_gemm(spec, TILES).tiles
