@@ -68,10 +68,10 @@ class Schedule:
 
     roles: the partition, of all nodes that run. fusion: what is computed together. channels_last:
     values that lie (batch, spatial..., channel) in memory. rounded: f32 values stored as bf16.
-    spaced: values whose rows have a cache line between them. winograd_tiles: by convolution of
-    floats, the side of Winograd's output tiles (absent: none). bodies: the schedules of the graphs
-    that control flow holds, by node; None for a branch that always fails. A body that the driver
-    runs is lowered into the region around it, and has no regions and no interface.
+    spaced: values whose rows or pixels have a cache line between them. winograd_tiles: by
+    convolution of floats, the side of Winograd's output tiles (absent: none). bodies: the schedules
+    of the graphs that control flow holds, by node; None for a branch that always fails. A body that
+    the driver runs is lowered into the region around it, and has no regions and no interface.
     """
 
     graph: Graph

@@ -254,7 +254,7 @@ class _WinogradLoops:
                 )
 
     def multiply(self, vectors: int, left: Value, where: Sequence[Value]) -> None:
-        """Call the product of a strip, of whose tiles `left` are left."""
+        """Call the product of a strip with arguments `where`; `left`: the tiles from it on."""
         f, plan = self.f, self.plan
         if not plan.few:
             f.call_function(self.product(vectors, plan.rows), *where)
@@ -326,8 +326,8 @@ class _WinogradLoops:
             self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
 
     def product(self, vectors: int, rows: int) -> Function | AssemblyFunction:
-        """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. The
-        cache lines at `soon` are fetched, `pace` bytes on with every step."""
+        """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. The cache lines
+        at `soon` are fetched, `pace` bytes on with every step."""
         g, plan = self.g, self.plan
         if (rows, vectors) in self.products:
             return self.products[rows, vectors]

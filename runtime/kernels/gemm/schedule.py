@@ -53,9 +53,7 @@ class TileSchedule:
     rows_of_work: int  # a tile's work, where workers share tiles: rows of vector registers
     panel_work: int  # the work of reading a panel of B per step of K, in the same unit
     pairs_rows: bool = False  # packed rows of A lie two by two, as units of 2 x 2 blocks take them
-    finishes_in_place: bool = (
-        False  # tiles that read A unpacked keep their sums, whatever `buffered`
-    )
+    finishes_in_place: bool = False  # those that read A unpacked keep their sums all the same
     brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
 
     @property
