@@ -44,7 +44,7 @@ FULL_TILES = {
     "a long epilogue": (Case(64, 300, 128, epilogue="gelu", dynamic="m"), False),
     "a panel that is not full": (Case(64, 300, 120, epilogue="relu", dynamic="m"), False),
     "dynamic N": (Case(64, 300, 128, epilogue="relu", dynamic="mn"), False),
-    "blocks of K": (Case(64, 2048, 128, epilogue="relu", dynamic="m"), False),
+    "blocks of K": (Case(64, 3000, 128, epilogue="relu", dynamic="m"), False),
     "copied rows": (Case(64, 300, 128, epilogue="relu", dynamic="m", a="gaps"), False),
     "zero points": (
         Case(64, 300, 128, dtype=DType.u8, a_zero_point="one", dynamic="m"),
