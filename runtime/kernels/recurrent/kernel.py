@@ -135,13 +135,14 @@ class RecurrentKernel:
         steps = self.steps(begin, end)
         until = f.select(phased, f.smin(steps, f.add(t, 1)), steps)
         with f.range(f.select(phased, t, 0), until, outer=True) as t:
+            stop = self.last_row(t, begin, end)
             if spec.early is not None:
                 with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", pass_, 0))):
-                    self.apply(t, begin, end, range(spec.gates - 1), spec.early, early=True)
+                    self.apply(t, begin, stop, range(spec.gates - 1), spec.early, early=True)
                 with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", pass_, 1))):
-                    self.apply(t, begin, end, range(spec.gates - 1, spec.gates), spec.step)
+                    self.apply(t, begin, stop, range(spec.gates - 1, spec.gates), spec.step)
             else:
-                self.apply(t, begin, end, range(spec.gates), spec.step)
+                self.apply(t, begin, stop, range(spec.gates), spec.step)
         passes = f.mul(self.time, spec.passes)
         with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", phase, passes))):
             with f.range(begin, end, outer=True) as b:
@@ -155,6 +156,17 @@ class RecurrentKernel:
         with self.f.range(begin, end, unroll=1) as b:
             longest.set(self.f.smax(longest.get(), self.length(b)))
         return longest.get()
+
+    def last_row(self, t: Value, begin: Value, end: Value) -> Value:
+        """One more than the last of rows begin..end whose sequence has step t. Packed sequences are
+        sorted, the longest first, so that steps compute fewer rows from end to end."""
+        if self.lengths is None or self.batch.known == 1:
+            return end
+        stop = self.f.var(I64, begin)
+        with self.f.range(begin, end, unroll=1) as b:
+            takes = self.f.icmp("slt", t, self.length(b))
+            stop.set(self.f.select(takes, self.f.add(b, 1), stop.get()))
+        return stop.get()
 
     def apply(
         self,

@@ -194,8 +194,24 @@ def test_workers_share_panels_that_tiles_do_not_divide(
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_lengths_end_each_sequence(isa: str, cell: str) -> None:
-    check(Case(cell, "bidirectional", 7, 5, 9, lengths=[5, 0, 1, 3, 5, 2, 4]), isa)
+@pytest.mark.parametrize("lengths", [[5, 0, 1, 3, 5, 2, 4], [5, 5, 4, 2, 2, 1, 0]])
+def test_lengths_end_each_sequence(isa: str, cell: str, lengths: list[int]) -> None:
+    """In any order, and sorted, where steps compute fewer rows from end to end."""
+    check(Case(cell, "bidirectional", 7, 5, 9, lengths=lengths), isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("compute_dtype", [None, BF16])
+def test_a_row_has_the_same_bits_whatever_rows_have_ended(
+    isa: str, compute_dtype: DType | None
+) -> None:
+    case = Case("gru", "forward", 7, 5, 19, lengths=[5] * 7, compute_dtype=compute_dtype)
+    whole = case.run(isa)[0]
+    case.lengths = [5, 4, 4, 3, 1, 2, 0]
+    found = case.run(isa)[0]
+    for row, length in enumerate(case.lengths):
+        assert same_bits(found[row, :, :length], whole[row, :, :length])
+        assert not found[row, :, length:].any()
 
 
 @pytest.mark.slow
