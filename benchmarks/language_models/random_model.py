@@ -111,6 +111,10 @@ def _make_f32(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
     return rng.standard_normal((rows, columns), np.float32) * np.float32(_SPREAD)
 
 
+def _make_f16(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    return _make_f32(rng, rows, columns).astype(np.float16)
+
+
 def _random_blocks(
     rng: np.random.Generator, count: int, head: int, codes: int, step: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -120,11 +124,12 @@ def _random_blocks(
 
 
 # By the type of GGUF's matrices. OpenVINO GenAI reads Q4_0 and Q8_0 as they are; it rounds the
-# offsets of Q4_1 to whole codes.
+# offsets of Q4_1 to whole codes, and refuses F32.
 KINDS: Final[dict[str, Callable[[np.random.Generator, int, int], np.ndarray]]] = {
     "Q4_0": _make_q4_0,
     "Q4_1": _make_q4_1,
     "Q8_0": _make_q8_0,
+    "F16": _make_f16,
     "F32": _make_f32,
 }
 

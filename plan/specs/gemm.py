@@ -216,7 +216,15 @@ class GemmSpec(Spec):
         return found
 
     def compressed_operands(self) -> tuple[int, ...]:
-        return (1,) if self.compressed else ()
+        return (1,) if self.compressed or self.widens_weights else ()
+
+    @property
+    def widens_weights(self) -> bool:
+        """Whether the right operand is a constant of halves, which are widened to f32 as they are
+        multiplied by f32."""
+        known = self.packed is not None and self.compressed is None and self.compute_dtype is None
+        half = self.b.dtype in (DType.f16, DType.bf16)
+        return known and half and self.factor_dtypes()[0] is DType.f32
 
     def may_alias_output(self, operand: int) -> bool:
         return 0 <= operand - 2 - len(self.zero_points) < len(self.epilogue_operands)
@@ -387,6 +395,7 @@ class GemmSpec(Spec):
         program = describe_program(self.epilogue)
         text = f" {batch}{size(self.m)} x {size(self.n)} x {size(self.k)}"
         text += f" of {self.compute_dtype} factors" if self.compute_dtype else ""
+        text += f" of {self.b.dtype} weights" if self.widens_weights else ""
         if self.compressed is not None:
             text += f" of {self.b.dtype} weights in groups of {self.compressed.group}"
             rows = self.compressed.dot_group

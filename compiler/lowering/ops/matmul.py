@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ....ir.dims import Dim, maximum, product
 from ....ir.dtype import DType
 from ....ir.graph import Value
-from ....ir.ops import Gemm, MatMul, MatMulInteger
+from ....ir.ops import Constant, Gemm, MatMul, MatMulInteger
 from ....ir.scalar.builder import Builder, Ref
 from ....plan.packing.layouts import PackedB, PackedLayout
-from ....plan.packing.panel_params import BYTES, accumulator, packed_layout
+from ....plan.packing.panel_params import BYTES, accumulator, multiplies_bf16, packed_layout
 from ....plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
 from ...compressed_weights import compressed_weight
 from ...options import Options
@@ -18,12 +19,14 @@ from ...strided_view import View, broadcast_to, permute
 from ..build.gemm_axes import column_parts, join_rows
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering, insert_axis
-from ..schedule.bf16x3 import multiplies_bf16x3
+from ..schedule.bf16x3 import has_rows_for_tiles, multiplies_bf16x3
 from ..schedule.fusion import conversion_of
 from .weight_only_quant import compressed_operand, compressed_spec
 
 LINE_BYTES = 64
 LINE_COST = 4
+# Rows up to which halves of floats are read faster than floats even from caches.
+MAX_ROWS_OF_HALVES = 3
 
 
 def refuse_matmul(low_dtype: DType) -> str | None:
@@ -65,7 +68,9 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     weight, b_cast = compressed_weight(lowering.graph, node), None
     scaling: list[View] = []
     if weight is None:
-        b, packed, b_cast = right_operand(lowering, b_value, op.transpose_b, factors)
+        rows = product(a.shape[:-1] if b_rank == 2 else a.shape[-2:-1])
+        half = None if factors or dtype is not DType.f32 else half_weight(lowering, b_value, rows)
+        b, packed, b_cast = right_operand(lowering, b_value, op.transpose_b, factors, half)
     else:
         b, packed, scaling = compressed_operand(lowering, weight, lowering.name(b_value.node))
         factors = rounded_factors(lowering.options, dtype)
@@ -126,7 +131,7 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         factors = None if isinstance(m, int) and m <= MAX_FEW_ROWS else factors
         how = (lowering.options, lowering.target)
         compressed = compressed_spec(weight, scaling, rank, *how, rounds=factors is not None)
-    bf16x3 = weight is None and packed is not None and factors is None
+    bf16x3 = weight is None and packed is not None and factors is None and b.dtype is dtype
     if bf16x3:
         how = (lowering.target, lowering.options, lowering.constant_op(b_value))
         bf16x3 = multiplies_bf16x3(*how, a.dtype, (m, n, k))
@@ -191,20 +196,48 @@ def matrix(view: View, transpose: bool, *, column: bool) -> View:
     return permute(view, order) if transpose else view
 
 
+def half_weight(lowering: RegionLowering, value: Value, rows: Dim) -> Constant | None:
+    """The f16 or bf16 constant behind a conversion to f32, if the product widens it as it reads it:
+    one with few rows takes as long as reading its weights, and most calls of a model that keeps
+    states have one row (docs/dev/tuning/half-weights.md)."""
+    graph, target = lowering.graph, lowering.target
+    if graph.op(value.node).kind != "Convert":
+        return None
+    op = graph.op(graph.input(value.node, 0).node)
+    if not isinstance(op, Constant) or op.dtype not in (DType.f16, DType.bf16):
+        return None
+    if op.dtype is DType.f16 and not (target.has("f16c") or target.isa == "neon"):
+        return None
+    if isinstance(rows, int):
+        return op if rows <= MAX_ROWS_OF_HALVES else None
+    tiles = multiplies_bf16(target) and has_rows_for_tiles(rows, math.prod(op.content.shape))
+    return op if lowering.schedule.interface.variables and not tiles else None
+
+
 def right_operand(
-    lowering: RegionLowering, value: Value, transpose: bool, factors: DType | None
+    lowering: RegionLowering,
+    value: Value,
+    transpose: bool,
+    factors: DType | None,
+    half: Constant | None = None,
 ) -> tuple[View, PackedB | None, DType | None]:
     """The right operand: a constant's packed panels where a kernel wants them, else a view.
 
     A packed operand's batch strides count elements of the packed buffer
     (plan/packing/panel_params.py). Its last two strides mean nothing and are 0. Its elements are
-    stored as `factors`. Last comes the type that a view's elements are to be converted to.
+    stored as `factors`, or as those of `half`, the constant that the value is converted from. Last
+    comes the type that a view's elements are to be converted to.
     """
-    op, dtype = lowering.constant_op(value), lowering.tensor(value).dtype
+    op, dtype = half or lowering.constant_op(value), lowering.tensor(value).dtype
     if op is not None and len(op.shape) >= 2:
-        k, n = (op.data.shape[i] for i in ((-1, -2) if transpose else (-2, -1)))
+        k, n = (op.content.shape[i] for i in ((-1, -2) if transpose else (-2, -1)))
         layout = packed_layout(k, n, dtype, lowering.target, factors)
-        view = None if layout is None else lowering.constant(value, layout, transpose, factors)
+        view = None
+        if layout is not None and half is not None:
+            name = lowering.name(value.node)
+            view = lowering.array(half.content, half.dtype, layout, name, transpose)
+        elif layout is not None:
+            view = lowering.constant(value, layout, transpose, factors)
         if layout is not None and view is not None:
             batch = view.shape[:-2]
             step: Dim = PackedLayout.of(layout, k, n).size

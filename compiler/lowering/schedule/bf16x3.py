@@ -48,11 +48,14 @@ def multiplies_bf16x3(
         return False
     if not isinstance(n, int) or not isinstance(k, int) or n < _MIN_COLUMNS or k < _MIN_DEPTH:
         return False
+    return has_rows_for_tiles(m, n * k) and _are_small(weights.data)
+
+
+def has_rows_for_tiles(m: Dim, weights: int) -> bool:
+    """Whether six products on tiles take less time for M rows by so many weights."""
     if not isinstance(m, int):
-        enough = least_rows(m) >= _MIN_ROWS_OF_MATRICES
-    else:
-        enough = m >= (_MIN_ROWS_OF_MANY_WEIGHTS if n * k >= _MANY_WEIGHTS else _MIN_ROWS)
-    return enough and _are_small(weights.data)
+        return least_rows(m) >= _MIN_ROWS_OF_MATRICES
+    return m >= (_MIN_ROWS_OF_MANY_WEIGHTS if weights >= _MANY_WEIGHTS else _MIN_ROWS)
 
 
 def _are_small(weights: Array) -> bool:

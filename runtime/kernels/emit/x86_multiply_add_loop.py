@@ -30,6 +30,9 @@ _CELL_INSTRUCTIONS: Final = {
     "llvm.x86.avx512.vpdpbusd.512": "vpdpbusd",
     "llvm.x86.avx512bf16.dpbf16ps.512": "vdpbf16ps",
 }
+# Loads that widen elements of B to f32. A bf16 number is the upper half of an f32 number.
+_BF16_LOAD: Final = "vpmovzxwd"
+HALF_LOADS: Final = {DType.f16: "vcvtph2ps", DType.bf16: _BF16_LOAD}
 _PREFETCH: Final = {3: "prefetcht0", 2: "prefetcht1"}
 
 
@@ -48,8 +51,8 @@ class MultiplyAddLoop:
     unroll: int
     ahead: tuple[int, ...] = ()
     locality: int = 3
-    # What multiplies cells (`cell_instruction`; "": floats), and what widens those of B that are
-    # stored as bytes.
+    # What multiplies cells (`cell_instruction`; "": floats), and what widens elements of B that are
+    # stored as bytes or half floats.
     cells: str = ""
     widening: str = ""
 
@@ -66,7 +69,9 @@ class MultiplyAddLoop:
             kind = F32 if self.cells == "vdpbf16ps" else I32
             if self.element != kind or not (self.is_avx512 or self.adds_apart):
                 return False
-        elif self.element not in _SUFFIX:
+        elif self.element not in _SUFFIX or (self.widening and self.element != F32):
+            return False
+        if self.widening == "vcvtph2ps" and not target.has("f16c"):
             return False
         if target.registers > 16 and not self.is_avx512:
             return False  # AVX's encodings reach the first 16 registers only
@@ -272,7 +277,9 @@ class LoopWriter:
         lines, r = self.lines, self.registers
         for q, column in enumerate(loop.columns):
             at = f"{column + u * loop.b_step}({r.b})"
-            lines.append(f"vmovup{suffix} {at}, {r.columns[q]}")
+            lines.append(f"{loop.widening or 'vmovup' + suffix} {at}, {r.columns[q]}")
+            if loop.widening == _BF16_LOAD:
+                lines.append(f"vpslld $$16, {r.columns[q]}, {r.columns[q]}")
         for i, row in enumerate(loop.rows):
             at = f"{row + u * loop.a_step}({r.a})"
             if loop.is_avx512 and width == 1:

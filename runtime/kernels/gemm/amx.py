@@ -102,6 +102,9 @@ class AmxMicroKernel:
                         x.set(f.load(kind, f.at(source, at, cell), align))
                     f.store(x.get(), f.at(to, at, cell), align)
 
+    def expanded_panel(self, b: Value) -> Value:
+        return b
+
     def tile(self, shape: TileShape) -> Function:
         if shape not in self._made:
             made = amx_tile_function(self.g, self.schedule, shape, self.deferred)

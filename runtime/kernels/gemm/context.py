@@ -29,6 +29,7 @@ from .schedule import (
     GemmSchedule,
     Int8AmxSchedule,
     Int8Schedule,
+    WideningSchedule,
 )
 from .zero_point_corrections import Corrections, find_corrections
 
@@ -188,6 +189,17 @@ class GemmContext(KernelContext):
         spec = self.spec
         assert spec.packed and isinstance(spec.k, int)
         return PackedLayout.of(spec.packed, spec.k, self.schedule.nr)
+
+    @property
+    def widens_panels(self) -> bool:
+        """Whether tiles read half floats of B where they were widened to f32."""
+        return isinstance(self.schedule, WideningSchedule)
+
+    def tile_b_access(self) -> Access:
+        """How a tile walks the panel that it multiplies, which may be widened in scratch."""
+        if self.widens_panels:
+            return Access(self.spec.acc, 0, self.schedule.nr)
+        return self.b_access()
 
     def b_access(self) -> Access:
         t, spec = self.schedule, self.spec

@@ -22,6 +22,7 @@ from ..emit.register_tile import unrolled_loop
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
 from ..emit.x86_multiply_add_loop import (
+    HALF_LOADS,
     MultiplyAddLoop,
     cell_instruction,
     multiply_add_loop,
@@ -81,6 +82,10 @@ class MicroKernel(Protocol):
         b()."""
         ...
 
+    def expanded_panel(self, b: Value) -> Value:
+        """Where tiles read the panel that begins at `b`."""
+        ...
+
     def tile(self, shape: TileShape) -> Function | AssemblyFunction:
         """The function of a tile. Arguments:
 
@@ -117,6 +122,9 @@ class WithoutBlockState:
 
     def end_block(self, loops: LoopState) -> None:
         pass
+
+    def expanded_panel(self, b: Value) -> Value:
+        return b
 
 
 class VectorMicroKernel(WithoutBlockState):
@@ -232,6 +240,39 @@ class VectorMicroKernel(WithoutBlockState):
         return f
 
 
+class WideningMicroKernel(VectorMicroKernel):
+    """The same by panels of halves, each of which is widened to f32 in scratch before its
+    tiles."""
+
+    def __init__(self, loops: LoopState, finish: Function | None = None) -> None:
+        super().__init__(loops.g, finish)
+        t = loops.g.schedule
+        self._panel, self._widen = loops.reserve(t.kc * t.nr), _widen_function(loops.g)
+
+    def begin_panels(
+        self, loops: LoopState, b: Callable[[], Value], first: Value, block: KBlock, panels: int
+    ) -> None:
+        loops.f.call_function(self._widen, b(), self._panel, block[1])
+
+    def expanded_panel(self, b: Value) -> Value:
+        return self._panel
+
+
+def _widen_function(g: GemmContext) -> Function:
+    """widen(source, to, k): k rows of a panel of half floats as f32."""
+    t, element = g.schedule, ELEMENT[g.spec.b.dtype.value]
+    f = g.module.function(
+        g.module.unique("widen"),
+        [("ptr noalias readonly", "source"), ("ptr noalias", "to"), (I64, "k")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    with f.range(0, f.mul(f.params["k"], t.nr), t.lanes, unroll=2) as at:
+        half = f.load(vec(element, t.lanes), f.at(f.params["source"], at, element))
+        f.store(g.widen(f, half, g.spec.b.dtype), f.at(f.params["to"], at, g.acc), g.align)
+    return f
+
+
 def accumulate_panels(
     g: GemmContext,
     f: Function,
@@ -243,7 +284,7 @@ def accumulate_panels(
     t, p = g.schedule, f.params
     known = isinstance(g.spec.k, int) and not t.blocked
     depth = integer(t.kc if g.spec.k else 0) if known else p["k"]
-    a, b = g.a_access(in_place=shape.in_place), g.b_access()
+    a, b = g.a_access(in_place=shape.in_place), g.tile_b_access()
     a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
     a_cell = F32 if g.cell_in_vector_register else ELEMENT[(a.cell or a.dtype).value]
     across, panel = (g.size(f, p["frame"], x.across) for x in (a, b))
@@ -271,7 +312,7 @@ def accumulate_panels(
             which, within = divmod(c, t.nr)
             address = f.at(row, f.add(f.mul(panel, which), within), b_type)
             x = masked_load(f, b_vector, address, tails[q] if tails else None)
-            right.append(g.widen(f, x, g.spec.b.dtype))
+            right.append(g.widen(f, x, b.dtype if g.widens_panels else g.spec.b.dtype))
         column = f.at(p["a"], f.mul(k, a_step), a_type)
 
         def load_a(i: int) -> Value:
@@ -290,12 +331,14 @@ def _assembly_loop(
     """The steps of K as a loop in assembly: None for operands that are converted, dynamic strides
     and targets without it."""
     t, spec = g.schedule, g.spec
-    a, b = g.a_access(in_place=shape.in_place), g.b_access()
+    a, b = g.a_access(in_place=shape.in_place), g.tile_b_access()
     strides = (a.across, a.step, b.across, b.step)
     a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
     cell = ELEMENT[(a.cell or a.dtype).value]
     cells = cell_instruction(g.unit, g.target) if bits_of(cell) == g.bytes * 8 else ""
-    floats = not g.unit and not spec.compute_dtype and {a.dtype, b.dtype} == {spec.acc}
+    floats = not g.unit and not spec.compute_dtype and a.dtype is spec.acc
+    half = HALF_LOADS.get(b.dtype, "") if spec.packed and spec.acc is DType.f32 else ""
+    floats = floats and (b.dtype is spec.acc or half != "")
     if spec.k == 0 or not (cells or floats):
         return None
     if not all(isinstance(s, int) for s in strides):
@@ -317,7 +360,7 @@ def _assembly_loop(
         ),
         locality=t.fetch_level,
         cells=cells,
-        widening=widening_load(b_type, spec.b.dtype) if cells else "",
+        widening=widening_load(b_type, spec.b.dtype) if cells else half,
     )
     return loop if loop.fits(g.target) else None
 

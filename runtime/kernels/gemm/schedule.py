@@ -89,6 +89,16 @@ class VectorSchedule(TileSchedule):
 
 
 @dataclass(frozen=True)
+class WideningSchedule(VectorSchedule):
+    """Tiles of vector registers, for which panels of half floats are widened to f32 in scratch, one
+    at a time."""
+
+    @property
+    def fetch_level(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
 class F16Schedule(TileSchedule):
     """Tiles of vector registers of f16 sums, which are added to f32 sums in a buffer after every
     F16_SUM_STEPS steps of K (f16_micro_kernel.py)."""

@@ -15,7 +15,7 @@ K resumes the stored partial sum. So a tiling may be wrong about a machine; only
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from ....ir.dtype import DType
@@ -49,6 +49,7 @@ from .schedule import (
     Int8Schedule,
     KernelSchedule,
     VectorSchedule,
+    WideningSchedule,
 )
 
 _LINE_BYTES: Final = 64
@@ -56,6 +57,8 @@ _LINE_BYTES: Final = 64
 # and one of i32: 32 registers have room for the second ones.
 _INT8_HEIGHTS: Final = (4, 2, 1)
 _TALL_INT8_HEIGHTS: Final = (6, 4, 2, 1)
+# Rows up to which tiles widen half floats themselves (docs/dev/tuning/half-weights.md).
+_MAX_WIDENING_ROWS: Final = 32
 # Rows of a product per row that is computed twice: 1 % of the time.
 _MIN_ROWS_PER_ROW_AGAIN: Final = 96
 
@@ -77,6 +80,8 @@ def schedule_gemm(spec: GemmSpec, target: Target) -> KernelSchedule:
     few_rows = MAX_VECTOR_INT8_ROWS if isinstance(few, Int8Schedule) else MAX_FEW_ROWS
     if spec.compressed is not None and spec.compressed.bf16x3:
         few_rows = MAX_TILE_ROWS
+    if _widens_panels(spec, target):
+        few, few_rows = choose_vector_schedule(spec, target), _MAX_WIDENING_ROWS
     return KernelSchedule(choose_schedule(spec, target), few, rows, n_one, few_rows)
 
 
@@ -89,6 +94,12 @@ def _choose_few(spec: GemmSpec, target: Target) -> GemmSchedule | None:
     if not tiles_may_expand(spec, target):
         return None
     return choose_dequant_schedule(spec, target, few=True)
+
+
+def _widens_panels(spec: GemmSpec, target: Target) -> bool:
+    """Whether panels of a constant of half floats, which are multiplied as f32, are widened once
+    for many of a dynamic number of rows. Tiles of AVX2 widen them in less time."""
+    return spec.widens_weights and target.isa == "avx512" and not isinstance(spec.m, int)
 
 
 def without_rounding(spec: GemmSpec, target: Target) -> GemmSpec:
@@ -125,6 +136,8 @@ def choose_schedule(spec: GemmSpec, target: Target) -> GemmSchedule:
         return choose_amx_schedule(spec, target, product, packing, instruction, heights)
     if _expands(spec, target, product):
         return choose_dequant_schedule(spec, target)
+    if _widens_panels(spec, target):
+        return choose_widening_schedule(spec, target)
     return choose_vector_schedule(spec, target)
 
 
@@ -147,7 +160,8 @@ def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
     if pairs and spec.compressed is not None:
         blocks = (blocks[0], panels)
     streams = blocks[0] == 1 and not product.guarded
-    lines = max(1, row_bytes // _LINE_BYTES)
+    stored = product.nr * product.kr * spec.b.dtype.bits // 8
+    lines = max(1, stored // _LINE_BYTES)
     whole = isinstance(spec.n, int) and spec.n % nr == 0 and not spec.zero_points
     finishes = packing.in_place and whole and not blocked
     # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
@@ -159,6 +173,15 @@ def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
         streams=streams,
         finishes_in_place=finishes and not _finishes_apart(spec, target, product),
     )
+
+
+def choose_widening_schedule(spec: GemmSpec, target: Target) -> WideningSchedule:
+    """The schedule of many rows by half floats. Tiles have few heights, as those of few rows are
+    compiled besides."""
+    found = choose_vector_schedule(spec, target)
+    values = {f.name: getattr(found, f.name) for f in fields(found)}
+    heights = found.heights[:2] + found.heights[3:4]
+    return WideningSchedule(**values | {"heights": heights, "fetch": 1, "streams": False})
 
 
 def choose_f16_schedule(spec: GemmSpec, target: Target) -> F16Schedule:

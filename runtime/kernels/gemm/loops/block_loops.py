@@ -9,7 +9,7 @@ from .....ir.lazy_dataclass import dataclass
 from ....llvmir.values import ELEMENT, Value, bits_of, integer
 from ..context import TileShape
 from ..micro_kernel import MicroKernel
-from ..schedule import Int8AmxSchedule
+from ..schedule import Int8AmxSchedule, WideningSchedule
 from ..zero_point_terms import Terms
 from .loop_state import LoopState
 from .work_partition import Bounds
@@ -141,7 +141,8 @@ class TileLoops:
 
         def call(height: int) -> None:
             f.call_function(
-                self.micro.tile(replace(shape, rows=height)), loops.frame, a, b,
+                self.micro.tile(replace(shape, rows=height)), loops.frame, a,
+                self.micro.expanded_panel(b),
                 m, n, cols, self.depth, self.first, buffer, soon, pace, *more,
             )  # fmt: skip
 
@@ -186,6 +187,6 @@ class TileLoops:
         pace = f.udiv(row, f.smax(tiles, 1))
         group = f.mul(self.loops.steps, f.mul(row, panels))
         following = f.add(group, f.mul(f.mul(down, self.depth), pace))
-        if isinstance(t, Int8AmxSchedule):  # its own panel is expanded already
+        if isinstance(t, Int8AmxSchedule | WideningSchedule):  # its own panel is expanded already
             return f.offset(b, following), pace
         return f.select(single, own, f.offset(b, following)), pace

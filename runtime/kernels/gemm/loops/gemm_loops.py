@@ -25,7 +25,7 @@ from ..f16_micro_kernel import F16MicroKernel
 from ..gemv import dot_function
 from ..int8_amx.micro_kernel import Int8AmxMicroKernel
 from ..int8_micro_kernel import accumulate_int8
-from ..micro_kernel import MicroKernel, VectorMicroKernel
+from ..micro_kernel import MicroKernel, VectorMicroKernel, WideningMicroKernel
 from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import accumulate_cells, right_function
 from ..packing.panels import in_blocks, pack_a_function
@@ -38,6 +38,7 @@ from ..schedule import (
     F32AmxSchedule,
     Int8AmxSchedule,
     Int8Schedule,
+    WideningSchedule,
 )
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
@@ -61,6 +62,8 @@ def make_micro_kernel(loops: LoopState, finish: Function | None) -> MicroKernel:
     if isinstance(schedule, Bf16x3Schedule):
         assert finish is not None
         return Bf16x3MicroKernel(loops, schedule, finish)
+    if isinstance(schedule, WideningSchedule):
+        return WideningMicroKernel(loops, finish)
     if isinstance(schedule, F16Schedule):
         return F16MicroKernel(loops.g, finish)
     if isinstance(schedule, DequantSchedule):
