@@ -19,7 +19,6 @@ from memory. --batch rows of one irc are decoded at once, too.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,13 +30,12 @@ from typing import Any
 import numpy as np
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.packing.panel_params import cell_depth
-from irc_compiler.plan.plan import CONSTANT, KernelStep
-from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.runtime.machine.detect import host_target
 from irc_compiler.runtime.machine.roofline import measured_bandwidth
 
 from .language_models.peer_process import Measurement, PeerError, PeerProcess
 from .language_models.random_model import KINDS, SHAPES, write_random_model
+from .measurement.machine_limits import BANDWIDTH_BYTES, count_weight_bytes
 from .measurement.result_files import Row, add_option, add_rows
 from .measurement.timing import wait_until_idle
 from .workloads.zoo import cache_folder
@@ -49,8 +47,6 @@ TEXT = Path(__file__).resolve().parent.parent / "docs" / "quickstart.md"
 F32_PEER = "openvino-genai f32"
 # Of activations; the others round them to 8 bits.
 PRECISIONS = {"irc": "f32", "irc bf16": "bf16", F32_PEER: "f32"}
-# A working set that no cache holds.
-BANDWIDTH_BYTES = 256 << 20
 HEADER = (
     f"{'engine':20}{'threads':>8}{'prompt':>8}{'prefill/s':>11}{'decode/s':>10}{'bandwidth':>11}"
     f"{'equal':>7}"
@@ -72,26 +68,11 @@ def measure_llm(llm: Any, prompt: Sequence[int], count: int) -> Measurement:
     return Measurement(len(prompt) / (first - start), count / (end - first), tokens)
 
 
-def count_weight_bytes(llm: Any) -> int:
-    """Bytes of the constants that products read for one token."""
-    plan = llm.decoder.net.plan
-    read = {
-        region.buffers[b].index
-        for region in plan.all_regions()
-        for step in region.steps
-        if isinstance(step, KernelStep) and isinstance(step.spec, GemmSpec)
-        for b in step.buffers
-        if region.buffers[b].kind == CONSTANT
-    }
-    constants = [plan.constants[i] for i in read]
-    return sum(c.dtype.nbytes(math.prod(c.shape)) for c in constants)
-
-
 def count_read_bytes(llm: Any, length: int) -> int:
     """Bytes of weights and cache that a token behind `length` tokens reads."""
     cache = llm.decoder.start()
     cache.read(np.zeros((1, length), np.int64))
-    return count_weight_bytes(llm) + cache.nbytes
+    return count_weight_bytes(llm.decoder.net.plan) + cache.nbytes
 
 
 def check_llm(llm: Any, prompt: Sequence[int]) -> None:

@@ -8,7 +8,9 @@ elements are equal, none is off by more than a step; `error` is the share that i
 1.5 times the least of theirs. The engines of a row alternate in one run; ratios are medians over
 medians. `host` counts the steps that do not run in native code; compile times are from the ONNX
 file: `cold` with an empty code cache, once; `warm` with a full one, and the peers, medians of three
-turns.
+turns. `peak` and `memory` are what bounds irc: the shares of its time that the model's operations
+take at the peak of the units that multiply and add, and its weights at the bandwidth of memory.
+--steps prints each step's share of the peak, of models whose ratio is below 1.15.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ from typing import Any
 
 import numpy as np
 
+from .measurement.machine_limits import (
+    ENOUGH_RATIO,
+    ENOUGH_SHARE,
+    LIMIT_COLUMNS,
+    MachineLimits,
+)
 from .measurement.result_files import Bar, add_option, add_rows, engine_rows, held_isa
 from .measurement.result_files import Row as Result
 from .measurement.timing import alternate
@@ -42,6 +50,8 @@ MARGIN = 1.5
 BARS = {"f32": (1.2, 1.0), "bf16": (1.25, 1.0), "int8": (1.2, 1.0)}
 # The same where IRC_ISA holds irc to an instruction set.
 HELD_BAR = (1.15, 1.0)
+# Runs of a profile.
+PROFILED_RUNS = 20
 # Of compile times over openvino's: every model's with a warm code cache, the mean with a cold one;
 # and the longest, in seconds.
 COMPILE_BARS = (1.0, 3.0, 4.0)
@@ -54,7 +64,7 @@ ABLE: dict[str, tuple[str, ...]] = {"f32": ("onnxruntime", "openvino"), "bf16": 
 class Row:
     """One line of the table. `kind`: what it computes in, a key of BARS. `medians` and
     `compile_seconds` are seconds by engine, `minima` those of the fastest calls; `ratio` is the
-    fastest peer's time over irc's."""
+    fastest peer's time over irc's; `limits`: see MachineLimits."""
 
     model: str
     family: str
@@ -68,6 +78,12 @@ class Row:
     kernels: int
     compile_seconds: dict[str, float]
     minima: dict[str, float] = field(default_factory=dict[str, float])
+    limits: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def nearest_limit(self) -> float:
+        """The larger of its shares of the machine's limits."""
+        return max(self.limits.values(), default=0.0)
 
 
 def irc_engine(path: str, inputs: Inputs, threads: int, precision: str) -> tuple[Peer, Any]:
@@ -131,7 +147,15 @@ def largest_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
     return worst
 
 
-def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precision: str) -> Row:
+def measure(
+    entry: Entry,
+    threads: int,
+    peers: list[str],
+    seconds: float,
+    precision: str,
+    *,
+    shows_steps: bool = False,
+) -> Row:
     path = str(model_path(entry))
     inputs = entry.inputs(np.random.default_rng(1))
     cold = cold_compile(path, threads, precision)
@@ -158,9 +182,16 @@ def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precis
         allowed = max(TOLERANCE, MARGIN * min(theirs))
     if error > allowed:
         raise SystemExit(f"{entry.name} is wrong: error {error:.1e}, not {allowed:.1e}")
-    times = alternate({"irc": mine.run} | {n: r.run for n, r in engines.items()}, seconds=seconds)
+    limit = MachineLimits(net, list(inputs.values()), threads)
+    runs = {"irc": mine.run} | {n: r.run for n, r in engines.items()}
+    loops = {f"peak {unit}": peak.run for unit, peak in limit.peaks.items()}
+    times = alternate(runs | loops, seconds=seconds)
+    peaks = {unit: times.pop(f"peak {unit}").median for unit in limit.peaks}
     medians = {n: t.median for n, t in times.items()}
     best = min((medians[n] for n in peers), default=float("nan"))
+    limits = limit.find_shares(medians["irc"], peaks)
+    if shows_steps and best / medians["irc"] < ENOUGH_RATIO:
+        print_steps(net, inputs)
     return Row(
         entry.name,
         entry.family,
@@ -174,13 +205,23 @@ def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precis
         len(net.plan.specs()),
         {"cold": cold} | compiling,
         {n: t.best for n, t in times.items()},
+        limits,
     )
+
+
+def print_steps(net: Any, inputs: Inputs) -> None:
+    """Each step's time and its share of the peak, as `irc profile` shows them."""
+    from irc_compiler.cli.commands import profile
+
+    named = {p.name: a for p, a in zip(net.inputs, inputs.values(), strict=True)}
+    print("\n".join(profile.as_text(profile.measure(net, named, PROFILED_RUNS), [])))
 
 
 def heading(peers: list[str]) -> str:
     names = "".join(f"{p + ' ms':>16}" for p in peers)
     return (
-        f"{'model':18}{'thr.':>6}{'irc ms':>10}{names}{'ratio':>7}{'error':>9}{'host':>6}"
+        f"{'model':18}{'thr.':>6}{'irc ms':>10}{names}{'ratio':>7}"
+        f"{''.join(f'{n:>8}' for n in LIMIT_COLUMNS)}{'error':>9}{'host':>6}"
         f"{'steps':>7}{'kernels':>9}{'cold s':>8}{'warm s':>8}"
         f"{'openvino s' if 'openvino' in peers else '':>12}"
     )
@@ -189,9 +230,10 @@ def heading(peers: list[str]) -> str:
 def line(row: Row, peers: list[str]) -> str:
     times = "".join(f"{row.medians.get(p, float('nan')) * 1e3:16.3f}" for p in peers)
     took = row.compile_seconds
+    shares = "".join(f"{row.limits.get(n, float('nan')):8.2f}" for n in LIMIT_COLUMNS.values())
     return (
         f"{row.model:18}{row.threads:6}{row.medians['irc'] * 1e3:10.3f}{times}{row.ratio:7.2f}"
-        f"{row.error:9.1e}{row.host:6}{row.steps:7}{row.kernels:9}"
+        f"{shares}{row.error:9.1e}{row.host:6}{row.steps:7}{row.kernels:9}"
         f"{took['cold']:8.2f}{took['warm']:8.2f}"
         f"{format(took['openvino'], '12.2f') if 'openvino' in took else ''}"
     )
@@ -214,6 +256,14 @@ def conclusions(rows: list[Row]) -> list[str]:
         said.append(
             f"{kind}: geometric mean of the ratios {mean:.2f} (bar {mean_bar:.2f}), least "
             f"{ratios[worst]:.2f} (bar {least_bar:.2f}; {worst}): {'met' if met else 'NOT met'}"
+        )
+        mine = [r for r in rows if r.kind == kind]
+        far = [r for r in mine if r.ratio < ENOUGH_RATIO and r.nearest_limit < ENOUGH_SHARE]
+        names = "".join(f"; {r.model}, {r.threads} thr." for r in far)
+        said.append(
+            f"{kind}: {len(mine) - len(far)} of {len(mine)} rows have a ratio of {ENOUGH_RATIO} or "
+            f"take {ENOUGH_SHARE:.0%} of their time at a limit of the machine (bar all{names}): "
+            f"{'NOT met' if far else 'met'}"
         )
     outside = {r.model: r.host for r in rows if r.host}
     said.append(
@@ -248,6 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="models or families, comma separated")
     parser.add_argument("--legacy", action="store_true", help="by PyTorch's older exporter")
     parser.add_argument("--seconds", type=float, default=3.0, help="per row")
+    parser.add_argument("--steps", action="store_true", help="of models below 1.15")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     add_option(parser)
     options = parser.parse_args(arguments)
@@ -270,7 +321,10 @@ def main(arguments: list[str] | None = None) -> int:
     for threads in map(int, options.threads.split(",")):
         for entry in chosen:
             readers = [p for p in peers if entry.quantized != "operators" or p == "onnxruntime"]
-            row = measure(entry, threads, readers, options.seconds, options.precision)
+            row = measure(
+                entry, threads, readers, options.seconds, options.precision,
+                shows_steps=options.steps,
+            )  # fmt: skip
             rows.append(row)
             print(json.dumps(vars(row)) if options.json else line(row, peers), flush=True)
     if peers and not options.json:
@@ -285,6 +339,7 @@ def main(arguments: list[str] | None = None) -> int:
 def results(suite: str, row: Row) -> list[Result]:
     """The row as rows of a result file."""
     measures: dict[str, float] = {"host_steps": row.host, "kernels": row.kernels}
+    measures |= row.limits
     measures |= {f"{how}_compile_seconds": s for how, s in row.compile_seconds.items()}
     return engine_rows(
         suite, row.model, row.threads, row.kind,

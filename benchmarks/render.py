@@ -1,5 +1,5 @@
-"""Renders the tables of docs/performance.md and docs/compile-time.md and the charts of docs/ from
-result files.
+"""Renders the tables of docs/performance.md, docs/compile-time.md and two pages of docs/dev/, and
+the charts of docs/, from result files.
 
     python -m benchmarks.render            # write the pages and the SVG files
     python -m benchmarks.render --check    # exit code 1 if one of them differs
@@ -20,12 +20,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .chart import chart
+from .measurement.machine_limits import ENOUGH_RATIO, LIMIT_COLUMNS
 from .measurement.result_files import FOLDER, HELD, Results, Row, all_results, read_results
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 COMPILE_PAGE = DOCS / "compile-time.md"
 HELD_PAGE = DOCS / "dev" / "held-to-avx2.md"
+LIMITS_PAGE = DOCS / "dev" / "machine-limits.md"
+# Suites of whole models.
+_MODELS = ("models", "neighbours")
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Models in the order of the table, by their names in benchmarks/workloads/zoo.py.
@@ -223,6 +227,28 @@ def losses_table(found: dict[str, list[Results]]) -> str:
     return table(["machine", "work", "precision", "threads", "ratio"], lines)
 
 
+def limits_table(files: Sequence[Results]) -> str:
+    """Every model whose ratio is below ENOUGH_RATIO, with the shares of its time that the limits of
+    the machine account for."""
+    rows = newest_rows(files, lambda suite: suite in _MODELS)
+    lines: list[tuple[float, list[str]]] = []
+    for (_, name, threads), group in _by_work(rows):
+        for precision in dict.fromkeys(r.precision for r in group):
+            mine = [r for r in group if r.precision == precision]
+            ratio, own = best_ratio(mine), next((r for r in mine if r.engine == "irc"), None)
+            if ratio is None or ratio >= ENOUGH_RATIO or own is None or not _has_limits(own):
+                continue
+            shares = [f"{own.measures[n]:.2f}" for n in LIMIT_COLUMNS.values()]
+            cells = [TITLES.get(name, name), precision, str(threads), f"{ratio:.2f}", *shares]
+            lines.append((ratio, cells))
+    head = ["model", "precision", "threads", "ratio", *LIMIT_COLUMNS]
+    return machine_line(files) + "\n" + table(head, [cells for _, cells in sorted(lines)])
+
+
+def _has_limits(row: Row) -> bool:
+    return row.suite in _MODELS and set(LIMIT_COLUMNS.values()) <= set(row.measures)
+
+
 def slug(cpu: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", cpu.lower()).strip("-")
 
@@ -236,6 +262,8 @@ def tables(files: Iterable[Results]) -> dict[str, str]:
         made[f"compile-{slug(cpu)}"] = compile_table(of)
     for cpu, of in runs_of.items():
         made[f"models-{slug(cpu)}"] = machine_line(of) + "\n" + models_table(of)
+        if any(_has_limits(row) for file in of for row in file.rows):
+            made[f"limits-{slug(cpu)}"] = limits_table(of)
         if sizes := select_files(of, lambda suite: suite.startswith("gemm ")):
             made[f"products-{slug(cpu)}"] = products_table(sizes)
     return made
@@ -296,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(print_rows(read_results(options.print)), end="")
         return 0
     files = all_results(FOLDER)
-    pages = (PAGE, COMPILE_PAGE, HELD_PAGE)
+    pages = (PAGE, COMPILE_PAGE, HELD_PAGE, LIMITS_PAGE)
     made = {page: render_page(page.read_text(encoding="utf-8"), files) for page in pages}
     made |= {DOCS / name: text for name, text in charts(files).items()}
     differ = [p for p, text in made.items() if not p.exists() or p.read_text("utf-8") != text]

@@ -82,16 +82,24 @@ class Peak:
     `run` performs `flops` operations. A machine without a unit is measured by f32's instruction,
     one with tiles of AMX by products of tiles that stay in their registers: a kernel has to load
     its factors, too.
+
+    threads: cores that do so at once. turns: of the loop; threads take long to start next to few.
     """
 
-    _TURNS = 2000
-
-    def __init__(self, unit: str = "f32") -> None:
+    def __init__(self, unit: str = "f32", threads: int = 1, turns: int = 2000) -> None:
         module, operations = peak_loop(unit, host_target())
         function = _load_function(module, ctypes.c_void_p, ctypes.c_int64)
-        memory = (ctypes.c_double * 16)()
-        self.flops = operations * self._TURNS
-        self.run: Callable[[], object] = lambda: function(memory, self._TURNS)
+        memories = [(ctypes.c_double * 16)() for _ in range(threads)]
+        pool = ThreadPoolExecutor(max(1, threads - 1))
+
+        def run() -> None:
+            others = [pool.submit(function, memory, turns) for memory in memories[1:]]
+            function(memories[0], turns)
+            for other in others:
+                other.result()
+
+        self.flops = operations * turns * threads
+        self.run: Callable[[], object] = run
 
 
 def peak_loop(unit: str, target: Target) -> tuple[Module, int]:

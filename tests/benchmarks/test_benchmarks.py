@@ -64,8 +64,19 @@ SHORT: dict[str, tuple[list[str], str]] = {
         r"forest classifier, 1 rows .*boosting, 1 rows .* times",
     ),
     "benchmarks.models": (
-        ["--against", "onnxruntime", "--threads", "1", "--only", "mlp-small", "--seconds", "0.1"],
+        [
+            "--against",
+            "onnxruntime",
+            "--threads",
+            "1",
+            "--only",
+            "mlp-small",
+            "--seconds",
+            "0.1",
+            "--steps",
+        ],
         r"mlp-small .*f32: geometric mean of the ratios .* (met|NOT met)\n"
+        r"f32: . of 1 rows have a ratio of 1.15 .* (met|NOT met)\n"
         r"steps outside native code: 0 \(bar 0\): met",
     ),
 }
@@ -104,19 +115,30 @@ def test_bars_are_held_against_every_row(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.syspath_prepend(ROOT)
     from benchmarks.models import Row, conclusions
 
-    def row(model: str, ratio: float, host: int = 0, kind: str = "f32", warm: float = 0.5) -> Row:
-        took = {"cold": 2.0, "warm": warm, "openvino": 1.0}
-        return Row(model, "", kind, 1, {"irc": 1.0}, ratio, 0.0, host, 3, 3, took)
+    def row(
+        model: str,
+        ratio: float,
+        host: int = 0,
+        kind: str = "f32",
+        warm: float = 0.5,
+        peak: float = 0.9,
+    ) -> Row:
+        took, limits = {"cold": 2.0, "warm": warm, "openvino": 1.0}, {"peak": peak, "memory": 0.1}
+        return Row(
+            model, "", kind, 1, {"irc": 1.0}, ratio, 0.0, host, 3, 3, took, limits=limits
+        )  # fmt: skip
 
     good = [row("a", 1.0), row("b", 1.9), row("c", 1.2, kind="int8"), row("d", 1.3, kind="bf16")]
-    assert [s.endswith(": met") for s in conclusions(good)] == [True] * 5
+    assert [s.endswith(": met") for s in conclusions(good)] == [True] * 8
     for bad, wrong in (
-        (row("e", 0.99), 0), (row("e", 1.0, kind="bf16"), 1), (row("e", 1.1, kind="int8"), 2),
-        (row("e", 1.9, host=2), 3), (row("e", 1.9, warm=1.1), 4),
+        (row("e", 0.99), 0), (row("e", 1.14, peak=0.89), 1), (row("e", 1.0, kind="bf16"), 2),
+        (row("e", 1.1, kind="int8"), 4), (row("e", 1.9, host=2), 6), (row("e", 1.9, warm=1.1), 7),
     ):  # fmt: skip
         said = conclusions([*good, bad])
         assert [i for i, s in enumerate(said) if s.endswith("NOT met")] == [wrong], said
-    assert "2 (bar 0; e)" in conclusions([row("e", 1.9, host=2)])[1]
+    assert "2 (bar 0; e)" in conclusions([row("e", 1.9, host=2)])[2]
+    assert "1 of 2 rows" in (said := conclusions([row("e", 1.1), row("f", 1.1, peak=0.5)])[1])
+    assert "(bar all; f, 1 thr.)" in said
 
 
 def test_wrong_answers_are_infinitely_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

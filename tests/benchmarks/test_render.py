@@ -41,19 +41,46 @@ def test_docs_equal_what_result_files_render(render: Any) -> None:
     assert render.main(["--check"]) == 0, "run python -m benchmarks.render"
 
 
-def test_page_holds_a_table_of_each_machine_in_three_pages(render: Any) -> None:
+def test_page_holds_a_table_of_each_machine_in_four_pages(render: Any) -> None:
     page = render.PAGE.read_text(encoding="utf-8")
     compiling = render.COMPILE_PAGE.read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 210 and len(compiling.splitlines()) <= 70
     held = render.HELD_PAGE.read_text(encoding="utf-8")
+    limits = render.LIMITS_PAGE.read_text(encoding="utf-8")
     for name in render.tables(render.all_results()):
         holder = compiling if name.startswith("compile-") else held if "-held-to-" in name else page
+        holder = limits if name.startswith("limits-") else holder
         assert f"<!-- table: {name} -->" in holder, name
 
 
 def test_fastest_engine_counts_and_defaults_do_not(render: Any) -> None:
     assert render.best_ratio(rows("lstm", 1.0, 3.0, 1.5, 0.5)) == 1.5
     assert render.best_ratio(rows("lstm", 1.0)) is None
+
+
+def test_limits_are_shown_of_models_that_are_little_faster(render: Any) -> None:
+    from benchmarks.measurement.result_files import engine_rows
+
+    def row(suite: str, name: str, seconds: float, shares: dict[str, float]) -> list[Any]:
+        medians = {"irc": 1.0, "onnxruntime": 2.0, "openvino": seconds}
+        return engine_rows(
+            suite, name, 2, "f32", medians=medians, minima={}, error=0.0, measures=shares
+        )
+
+    near = {"peak_share": 0.97, "bandwidth_share": 0.031}
+    found = results(
+        render, "2026-01-01", "A",
+        *row("models", "lstm", 1.14, near), *row("neighbours", "c3d", 1.15, near),
+        *row("neighbours", "r3d", 1.05, near), *row("models", "gpt2", 1.1, {}),
+    )  # fmt: skip
+    assert render.tables([found])["limits-a"].splitlines()[2:] == [
+        "| model | precision | threads | ratio | peak | memory |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| r3d | f32 | 2 | 1.05 | 0.97 | 0.03 |",
+        "| two-layer bidirectional LSTM | f32 | 2 | 1.14 | 0.97 | 0.03 |",
+    ]
+    without = results(render, "2026-01-01", "B", *row("models", "gpt2", 1.1, {}))
+    assert "limits-b" not in render.tables([without])
 
 
 def test_newest_file_of_a_machine_counts_and_others_are_apart(render: Any) -> None:
