@@ -80,7 +80,7 @@ def schedule_gemm(spec: GemmSpec, target: Target) -> KernelSchedule:
     few_rows = MAX_VECTOR_INT8_ROWS if isinstance(few, Int8Schedule) else MAX_FEW_ROWS
     if spec.compressed is not None and spec.compressed.bf16x3:
         few_rows = MAX_TILE_ROWS
-    if _widens_panels(spec, target):
+    if _widens_panels(spec, target) and not isinstance(spec.m, int):
         few, few_rows = choose_vector_schedule(spec, target), _MAX_WIDENING_ROWS
     return KernelSchedule(choose_schedule(spec, target), few, rows, n_one, few_rows)
 
@@ -97,9 +97,12 @@ def _choose_few(spec: GemmSpec, target: Target) -> GemmSchedule | None:
 
 
 def _widens_panels(spec: GemmSpec, target: Target) -> bool:
-    """Whether panels of a constant of half floats, which are multiplied as f32, are widened once
-    for many of a dynamic number of rows. Tiles of AVX2 widen them in less time."""
-    return spec.widens_weights and target.isa == "avx512" and not isinstance(spec.m, int)
+    """Whether panels of a constant of halves, which are multiplied as f32, are widened once for
+    many rows. Tiles of AVX2 widen them in less time."""
+    known = spec.packed is not None and spec.compressed is None and spec.compute_dtype is None
+    half = spec.b.dtype in (DType.f16, DType.bf16) and spec.acc is DType.f32
+    many = not isinstance(spec.m, int) or spec.m > _MAX_WIDENING_ROWS
+    return known and half and many and target.isa == "avx512"
 
 
 def without_rounding(spec: GemmSpec, target: Target) -> GemmSpec:
@@ -176,11 +179,11 @@ def choose_vector_schedule(spec: GemmSpec, target: Target) -> VectorSchedule:
 
 
 def choose_widening_schedule(spec: GemmSpec, target: Target) -> WideningSchedule:
-    """The schedule of many rows by half floats. Tiles have few heights, as those of few rows are
+    """The schedule of many rows by half floats. Tiles have few heights where those of few rows are
     compiled besides."""
     found = choose_vector_schedule(spec, target)
     values = {f.name: getattr(found, f.name) for f in fields(found)}
-    heights = found.heights[:2] + found.heights[3:4]
+    heights = found.heights[:2] + found.heights[3:4] if found.guarded else found.heights
     return WideningSchedule(**values | {"heights": heights, "fetch": 1, "streams": False})
 
 

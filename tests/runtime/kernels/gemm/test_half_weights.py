@@ -1,4 +1,4 @@
-"""Products of f32 rows by constants of f16 and bf16, which are multiplied as f32."""
+"""Products by constants of f16 and bf16, which are multiplied as f32."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ ROWS = (0, 1, 2, 3, 5, 8, 14, 17, 48, 49, 64, 75, 131)
 def test_products_of_integers_are_exact(isa: str, half: DType, k: int, n: int) -> None:
     for m in ROWS:
         check(Case(m, k, n, b_dtype=half, dynamic="m", epilogue="relu"), isa)
-    for m in (1, 2, 3, 20):
+    for m in (1, 2, 3, 20, 61):
         check(Case(m, k, n, b_dtype=half), isa)
+        check(Case(m, k, n, dtype=half), isa)
     check(Case(40, k, n, batch=(3,), b_dtype=half, dynamic="m"), isa)
 
 
@@ -60,8 +61,12 @@ def test_many_rows_share_panels_that_are_widened(isa: str, half: DType) -> None:
     assert isinstance(schedule.tiles, WideningSchedule) == (target.isa == "avx512")
     assert isinstance(schedule.few, VectorSchedule) == (target.isa == "avx512")
     assert not isinstance(schedule.few, WideningSchedule)
-    known = schedule_gemm(make(Case(2, 96, 64, b_dtype=half), isa)[0], target)
-    assert known.few is None and not isinstance(known.tiles, WideningSchedule)
+    for dtype in (DType.f32, half):
+        for m, widens in ((2, False), (32, False), (33, True)):
+            case = Case(m, 96, 64, dtype=dtype, b_dtype=half)
+            known = schedule_gemm(make(case, isa)[0], target)
+            assert known.few is None
+            assert isinstance(known.tiles, WideningSchedule) == (widens and target.isa == "avx512")
 
 
 @pytest.mark.slow
@@ -71,8 +76,9 @@ def test_blocks_of_k_widen_their_own_rows(isa: str, half: DType) -> None:
     """A K so deep that each block of it is widened for itself."""
     target = target_of(isa)
     k = target.l2 // 64
-    case = Case(61, k, 96, b_dtype=half, dynamic="m")
-    assert schedule_gemm(make(case, isa)[0], target).tiles.blocked
-    for workers in (1, 2):
-        check(case, isa, workers)
-        check(dataclasses.replace(case, n=75), isa, workers)
+    for dynamic in ("m", ""):
+        case = Case(61, k, 96, b_dtype=half, dynamic=dynamic)
+        assert schedule_gemm(make(case, isa)[0], target).tiles.blocked
+        for workers in (1, 2):
+            check(case, isa, workers)
+            check(dataclasses.replace(case, n=75), isa, workers)
