@@ -16,7 +16,7 @@ from irc_compiler.runtime.machine.roofline import Peak, measured_bandwidth
 
 # A model reaches the ratio, or takes so much of its time at a limit of the machine.
 ENOUGH_RATIO, ENOUGH_SHARE = 1.15, 0.9
-# Columns of tables, and what they show of measure_limits.
+# Columns of tables, and what they show of MachineLimits.find_shares.
 LIMIT_COLUMNS = {"peak": "peak_share", "memory": "bandwidth_share"}
 # A working set that no cache holds.
 BANDWIDTH_BYTES = 256 << 20

@@ -241,8 +241,8 @@ class VectorMicroKernel(WithoutBlockState):
 
 
 class WideningMicroKernel(VectorMicroKernel):
-    """The same by panels of halves, each of which is widened to f32 in scratch before its
-    tiles."""
+    """Tiles of vector registers by panels of f16 or bf16, each of which is widened to f32 in
+    scratch before its tiles."""
 
     def __init__(self, loops: LoopState, finish: Function | None = None) -> None:
         super().__init__(loops.g, finish)
@@ -259,7 +259,7 @@ class WideningMicroKernel(VectorMicroKernel):
 
 
 def _widen_function(g: GemmContext) -> Function:
-    """widen(source, to, k): k rows of a panel of half floats as f32."""
+    """widen(source, to, k): k rows of a panel of f16 or bf16 as f32."""
     t, element = g.schedule, ELEMENT[g.spec.b.dtype.value]
     f = g.module.function(
         g.module.unique("widen"),
