@@ -108,6 +108,11 @@ def has_block_unit(target: Target, factors: DType | None) -> bool:
     return feature is not None and target.has(feature)
 
 
+def has_f16_conversion(target: Target) -> bool:
+    """Whether the processor converts f16 to f32 and back."""
+    return target.has("f16c") or target.isa == "neon"
+
+
 def left_byte_type(target: Target) -> DType:
     """The type of left factors that the unit of four bytes takes; the right ones are i8."""
     return DType.i8 if target.isa == "neon" and not target.has("i8mm") else DType.u8

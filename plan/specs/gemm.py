@@ -219,12 +219,15 @@ class GemmSpec(Spec):
         return (1,) if self.compressed or self.widens_weights else ()
 
     @property
-    def widens_weights(self) -> bool:
-        """Whether the right operand is a constant of halves, which are widened to f32 as they are
-        multiplied by f32."""
+    def has_half_weights(self) -> bool:
+        """Whether the right operand is a constant of halves that are multiplied as f32."""
         known = self.packed is not None and self.compressed is None and self.compute_dtype is None
-        half = self.b.dtype in (DType.f16, DType.bf16)
-        return known and half and self.factor_dtypes()[0] is DType.f32
+        return known and self.b.dtype in (DType.f16, DType.bf16) and self.acc is DType.f32
+
+    @property
+    def widens_weights(self) -> bool:
+        """The same, of rows of f32: weights are stored in fewer bits than their factors."""
+        return self.has_half_weights and self.factor_dtypes()[0] is DType.f32
 
     def may_alias_output(self, operand: int) -> bool:
         return 0 <= operand - 2 - len(self.zero_points) < len(self.epilogue_operands)

@@ -7,13 +7,9 @@ one (F16C, NEON); elsewhere LLVM would call a library that a kernel cannot reach
 
 from __future__ import annotations
 
-from ...plan.target import Target
+from ...plan.packing.panel_params import has_f16_conversion
 from .arith import Arith
 from .values import BF16, F16, F32, F64, I16, I32, LLVM_F16, Value, vec
-
-
-def has_f16_conversion(target: Target) -> bool:
-    return target.has("f16c") or target.isa == "neon"
 
 
 def f32_from_f16(f: Arith, a: Value) -> Value:

@@ -11,7 +11,13 @@ from ....ir.graph import Value
 from ....ir.ops import Constant, Gemm, MatMul, MatMulInteger
 from ....ir.scalar.builder import Builder, Ref
 from ....plan.packing.layouts import PackedB, PackedLayout
-from ....plan.packing.panel_params import BYTES, accumulator, multiplies_bf16, packed_layout
+from ....plan.packing.panel_params import (
+    BYTES,
+    accumulator,
+    has_f16_conversion,
+    multiplies_bf16,
+    packed_layout,
+)
 from ....plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
 from ...compressed_weights import compressed_weight
 from ...options import Options
@@ -206,7 +212,7 @@ def half_weight(lowering: RegionLowering, value: Value, rows: Dim) -> Constant |
     op = graph.op(graph.input(value.node, 0).node)
     if not isinstance(op, Constant) or op.dtype not in (DType.f16, DType.bf16):
         return None
-    if op.dtype is DType.f16 and not (target.has("f16c") or target.isa == "neon"):
+    if op.dtype is DType.f16 and not has_f16_conversion(target):
         return None
     if isinstance(rows, int):
         return op if rows <= MAX_ROWS_OF_HALVES else None

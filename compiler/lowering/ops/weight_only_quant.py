@@ -15,6 +15,7 @@ from ....plan.packing.panel_params import (
     bf16x3_group,
     compressed_layout,
     dot_group,
+    has_f16_conversion,
     normal_scales,
 )
 from ....plan.specs.base import Operand
@@ -54,7 +55,7 @@ def compressed_operand(
     b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))
     given = (weight.scale, weight.zero, weight.offset)
     arrays = [x for x in given if isinstance(x, np.ndarray)]
-    if lowering.target.has("f16c") or lowering.target.isa == "neon":
+    if has_f16_conversion(lowering.target):
         arrays = [narrow_to_f16(x) for x in arrays]
     scaling = [
         lowering.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays

@@ -19,11 +19,15 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import F16_SUM_STEPS, adds_in_f16, bf16x3_group
+from ....plan.packing.panel_params import (
+    F16_SUM_STEPS,
+    adds_in_f16,
+    bf16x3_group,
+    has_f16_conversion,
+)
 from ....plan.specs.base import Operand, Size
 from ....plan.specs.gemm import MAX_FEW_ROWS, MAX_VECTOR_INT8_ROWS, GemmSpec
 from ....plan.target import Target
-from ...llvmir.half_conversions import has_f16_conversion
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.byte_dots import ByteDots
 from ..emit.dot_units import tile_instruction
@@ -99,10 +103,8 @@ def _choose_few(spec: GemmSpec, target: Target) -> GemmSchedule | None:
 def _widens_panels(spec: GemmSpec, target: Target) -> bool:
     """Whether panels of a constant of halves, which are multiplied as f32, are widened once for
     many rows. Tiles of AVX2 widen them in less time."""
-    known = spec.packed is not None and spec.compressed is None and spec.compute_dtype is None
-    half = spec.b.dtype in (DType.f16, DType.bf16) and spec.acc is DType.f32
     many = not isinstance(spec.m, int) or spec.m > _MAX_WIDENING_ROWS
-    return known and half and many and target.isa == "avx512"
+    return spec.has_half_weights and many and target.isa == "avx512"
 
 
 def without_rounding(spec: GemmSpec, target: Target) -> GemmSpec:
