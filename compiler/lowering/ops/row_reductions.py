@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ....ir.dims import Dim
 from ....ir.dtype import DType
@@ -192,8 +192,11 @@ def add_reduction(
     programs: what is reduced of the inputs' elements, and what is stored of the result."""
     shape = ins[0].shape
     kept = [i for i in range(len(shape)) if i not in axes]
+    steps = dict(zip(kept, kept_out, strict=True))
+    kept.sort(key=lambda i: _are_neighbors(v.strides[i] for v in ins))
     kept_axes, kept_strides = coalesce(
-        [shape[i] for i in kept], [*([v.strides[i] for i in kept] for v in ins), kept_out]
+        [shape[i] for i in kept],
+        [*([v.strides[i] for i in kept] for v in ins), [steps[i] for i in kept]],
     )
     reduced, reduced_strides = coalesce(
         [shape[i] for i in axes], [[v.strides[i] for i in axes] for v in ins]
@@ -212,6 +215,12 @@ def add_reduction(
         epilogue=programs[1],
     )
     lowering.region.kernel(spec, sizes, [*ins, out], work, name, sources)
+
+
+def _are_neighbors(strides: Iterable[Dim]) -> bool:
+    """Whether operands hold the elements along an axis side by side, or one for all."""
+    found = set(strides)
+    return 1 in found and found <= {0, 1}
 
 
 def refuse_row(dtype: DType) -> str | None:

@@ -1,9 +1,10 @@
 """Which values lie channels-last in memory, decided once for the graph.
 
 Convolutions and pools compute vectors of channels, so what they write lies (batch, spatial...,
-channel) in memory; elementwise operations, concatenations and views of it stay so. The graph's
-axes keep their order: only the strides of a View say it. Conversions are where such a chain
-begins (an input of the model with many channels) and where it ends (a result).
+channel) in memory; elementwise operations, concatenations and views of it stay so, and reductions
+that keep the channels and a spatial axis. The graph's axes keep their order: only the strides of a
+View say it. Conversions are where such a chain begins (an input of the model with many channels)
+and where it ends (a result).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Mapping
 
 from ....ir.dims import eq
 from ....ir.graph import Graph, Value
+from ....ir.ops.math.reduce import Reduction
 from ....ir.ops.shape_inference import known_ints
-from ....ir.types import TensorType
+from ....ir.types import TensorType, normalize_axis
 from ...legality import WINDOWED_KINDS, is_elementwise
 from .fusion import same_shape
 
@@ -31,6 +33,7 @@ _MIN_NHWC_CHANNELS = 8
 def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[Value]:
     """The values that are to be computed channels-last; `native` by node."""
     found: set[Value] = set()
+    grouped: set[Value] = set()  # images whose channels are two axes, groups and their channels
     for node in graph.order():
         if not native.get(node, False):
             continue
@@ -46,8 +49,15 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
                 chosen = chosen or _for_windows(graph, node)
         elif kind == "Reshape":
             chosen = _tokens_to_image(graph, node)
+            if inputs[0] in found and _groups_channels(graph, node):
+                grouped.add(Value(node))
         elif is_elementwise(graph, node):
-            chosen = any(v in found and same_shape(graph, v, Value(node)) for v in inputs)
+            alike = [v for v in inputs if same_shape(graph, v, Value(node))]
+            chosen = any(v in found for v in alike)
+            if any(v in grouped for v in alike):
+                grouped.add(Value(node))
+        elif isinstance(graph.op(node), Reduction):
+            chosen = _keeps_channels(graph, node, found, grouped)
         else:
             chosen = False
         if chosen:
@@ -68,6 +78,31 @@ def _tokens_to_image(graph: Graph, node: int) -> bool:
     if have.shape is None or made.shape is None or len(made.shape) < 4:
         return False
     return all(eq(a, b) is True for a, b in zip(have.shape[:2], made.shape[:2], strict=True))
+
+
+def _groups_channels(graph: Graph, node: int) -> bool:
+    """Whether an image [batch, channels, spatial...] becomes [batch, groups, channels of a group,
+    spatial...]."""
+    have, made = graph.type(graph.input(node, 0)), graph.type(Value(node))
+    assert isinstance(have, TensorType) and isinstance(made, TensorType)
+    if have.shape is None or made.shape is None or len(made.shape) != len(have.shape) + 1:
+        return False
+    old, new = (have.shape[0], *have.shape[2:]), (made.shape[0], *made.shape[3:])
+    return all(eq(a, b) is True for a, b in zip(old, new, strict=True))
+
+
+def _keeps_channels(graph: Graph, node: int, found: set[Value], grouped: set[Value]) -> bool:
+    """Whether a reduction of an image keeps its channels and a spatial axis: it reduces spatial
+    axes, or the groups of channels."""
+    data = graph.input(node, 0)
+    axes, type_ = known_ints(graph.fact(graph.input(node, 1))), graph.type(data)
+    if axes is None or not isinstance(type_, TensorType) or type_.shape is None:
+        return False
+    rank, op = len(type_.shape), graph.op(node)
+    reduced = {normalize_axis(a, rank) for a in axes}
+    if data in grouped:
+        return reduced == {1} and isinstance(op, Reduction) and not op.keep_dims
+    return data in found and min(reduced, default=0) >= 2 and len(reduced) < rank - 2
 
 
 def _for_windows(graph: Graph, node: int) -> bool:

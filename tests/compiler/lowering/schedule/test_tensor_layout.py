@@ -14,6 +14,7 @@ from irc_compiler.plan.plan import INPUT, Plan
 from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.specs.rows import ReduceSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.text import print_plan
 from support.plan_steps import step_families
@@ -165,3 +166,46 @@ def test_rows_that_are_put_are_native() -> None:
 """
     plan = plan_of(text)
     assert not plan.host_steps() and plan.kernel_steps(), print_plan(plan)
+
+
+# The sum of an image's two groups of channels, each times a number per channel; the means of its
+# rows, and of its columns.
+GROUPS = """%3 = Constant.1() {data=[0, 2, 24, 10, 14], dtype=i64, shape=[5]}
+%4 = Reshape.1(%2, %3) {special_zero=true}
+%5 = Parameter.1() {element_type=f32, shape=["N", 2, 24, 1, 1]} "gates"
+%6 = Multiply.1(%4, %5)
+%7 = Constant.1() {data=[1], dtype=i64, shape=[1]}
+%8 = ReduceSum.1(%6, %7)
+"""
+STRIPS = """%7 = Constant.1() {{data=[{axis}], dtype=i64, shape=[1]}}
+%8 = ReduceMean.1(%2, %7) {{keep_dims=true}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reduction", "channels", "gates"),
+    [(GROUPS, 24, True), (STRIPS.format(axis=2), 48, False), (STRIPS.format(axis=3), 48, False)],
+    ids=["groups", "rows", "columns"],
+)
+def test_reductions_between_convolutions_read_and_write_vectors_of_channels(
+    reduction: str, channels: int, gates: bool, compile_graph
+) -> None:
+    """No step turns an image: the one in front and the one behind are the caller's."""
+    text = f"""%0 = Parameter.1() {{element_type=f32, shape=["N", 24, 10, 14]}} "x"
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[48, 24, 1, 1]}}
+%2 = Convolution.1(%0, %1)
+{reduction}%9 = Constant.1() {{data=~2, dtype=f32, shape=[16, {channels}, 1, 1]}}
+%10 = Convolution.1(%8, %9)
+%11 = Result.1(%10) "y"
+"""
+    plan = plan_of(text)
+    assert step_families(plan) == ["gemm", "reduce", "gemm", "elementwise"], print_plan(plan)
+    (spec,) = (s for s in plan.specs() if isinstance(s, ReduceSpec))
+    assert [o.strides[len(spec.kept) - 1] for o in spec.operands()] == [1] * len(spec.operands())
+    rng = np.random.default_rng(0)
+    sizes = [(3, 24, 10, 14)] + [(3, 2, 24, 1, 1)] * gates
+    given = [rng.standard_normal(s).astype(np.float32) for s in sizes]
+    graph = parse_graph(f'graph "g"\n{text}')
+    (wanted,) = interpret(graph, given)
+    (found,) = compile_graph(graph, True, 1)(given)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
