@@ -38,6 +38,7 @@ from .ops.data_movement import (
 from .ops.deconvolution import lower_deconvolution, refuse_deconvolution
 from .ops.depth_to_space import lower_arranging
 from .ops.elementwise import lower_elementwise
+from .ops.fourier import lower_frames, lower_transform, refuse_frames, refuse_transform
 from .ops.group_norm import lower_groups, refuse_groups
 from .ops.indexing.ctc_decode import lower_ctc_decode, refuse_ctc_decode
 from .ops.indexing.gather_scatter_topk import (
@@ -77,7 +78,6 @@ from .ops.spatial.resample_pad import (
 )
 from .ops.spatial.roi_align import lower_regions, refuse_regions
 from .ops.spatial.roi_pool import lower_roi_pool, refuse_roi_pool
-from .ops.stft import lower_frames, refuse_frames
 from .ops.weight_only_quant import right_ports
 
 # The operations that an entry of the table is for.
@@ -253,6 +253,7 @@ _ENTRIES = (
     ),
     Lowerer((ops.TreeEnsemble,), lower_trees, (0,), refuse_trees),
     Lowerer((ops.STFT,), lower_frames, (0,), refuse_frames),
+    Lowerer((ops.DFT, ops.IDFT, ops.RDFT, ops.IRDFT), lower_transform, (0,), refuse_transform),
 )
 LOWERERS: dict[type[Op], Lowerer[Any]] = {op: entry for entry in _ENTRIES for op in entry.ops}
 # Entries for all subclasses of a class, as far as they have no entry of their own.

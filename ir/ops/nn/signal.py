@@ -240,6 +240,17 @@ def waves(size: int) -> Array:
     return found
 
 
+def rotations(turns: Array, size: int, *, inverse: bool) -> Array:
+    """[..., j, 2, k, 2]: the matrices that turn a complex number, as a row of its parts, by
+    turns[..., j, k] parts of a circle of `size`, clockwise unless `inverse`. Angles are less than a
+    turn, and what is 0 is 0, as in `waves`."""
+    angles = turns % size * (2 * np.pi / size)
+    cosines, sines = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
+    rows = np.stack([np.stack([cosines, sines], -1), np.stack([-sines, cosines], -1)], -3)
+    rows[np.abs(rows) < _COSINE_ZERO_TOLERANCE] = 0
+    return rows
+
+
 def _known_positive(fact: Fact, name: str) -> Dim | None:
     """The known value of an input that is a number of samples; ShapeError for less than one."""
     found = known_dims(fact)

@@ -1,4 +1,4 @@
-"""STFT: one product of frames that overlap, as `evaluate` says; else on the host, and why."""
+"""Fourier transforms: products, as `evaluate` says; else on the host, and why."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.graph import Graph, Value
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.verify.values import RegionLayoutTables
+from irc_compiler.plan.verify.written_coverage import Coverage
 
 
 def text_of(
@@ -185,4 +187,97 @@ def test_other_forms_are_evaluated(made: dict[str, Any], reason: str) -> None:
     net = irc.compile_model(irc.Model(graph))
     assert reason in net.report()
     x = np.random.default_rng(0).standard_normal((2, 1100)).astype(DType[net.inputs[0].dtype].numpy)
+    np.testing.assert_array_equal(net([x])[0], interpret(graph, [x])[0])
+
+
+def transform(
+    op: str, shape: str, axes: list[int], sizes: list[int] | None = None, dtype: str = "f32"
+) -> Graph:
+    """%3 of %0."""
+    constant = "Constant.1() {{data={0}, dtype=i64, shape=[{1}]}}"
+    given = "" if sizes is None else f"%2 = {constant.format(sizes, len(sizes))}\n"
+    return parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type={dtype}, shape={shape}}} "x"
+%1 = {constant.format(axes, len(axes))}
+{given}%3 = {op}(%0, %1{", %2" if given else ""})
+%8 = Result.1(%3) "y"
+""")
+
+
+# One product: up to 80 values, and more where the factors are long. Two: 96 = 8 * 12, 90, 120.
+SHAPES: dict[str, tuple[str, list[int], list[int] | None, tuple[int, ...]]] = {
+    "one value": ("[5, 1, 2]", [1], [2], (5, 1, 2)),
+    "rows": ('["N", 7, 2]', [-1], None, (4, 7, 2)),
+    "no rows": ('["N", 96, 2]', [1], None, (0, 96, 2)),
+    "long rows": ('["N", 96, 2]', [1], None, (4, 96, 2)),
+    "a prime": ("[3, 97, 2]", [1], None, (3, 97, 2)),
+    "columns": ('[2, 6, "W", 2]', [1], None, (2, 6, 33, 2)),
+    "long columns": ('[2, 96, "W", 2]', [1], None, (2, 96, 3, 2)),
+    "only one": ("[96, 2]", [0], None, (96, 2)),
+    "images": ('["N", 3, 90, 14, 2]', [2, 3], None, (2, 3, 90, 14, 2)),
+    "turned images": ('["N", 3, 90, 14, 2]', [3, 1], None, (2, 3, 90, 14, 2)),
+    "cut and filled": ("[3, 9, 20, 2]", [1, 2], [96, 7], (3, 9, 20, 2)),
+    "filled to twice": ("[3, 61, 2]", [1], [120], (3, 61, 2)),
+    "cut": ("[3, 130, 2]", [1], [120], (3, 130, 2)),
+    "partly cut": ("[3, 9, 20, 2]", [1, 2], [-1, 11], (3, 9, 20, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("op", ["DFT.7", "IDFT.7", "RDFT.9", "IRDFT.9"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_transforms_of_known_sizes_are_products(
+    name: str, op: str, dtype: str, compile_graph
+) -> None:
+    text, axes, sizes, shape = SHAPES[name]
+    if op == "RDFT.9":
+        text, shape = text.replace(", 2]", "]"), shape[:-1]
+    graph = transform(op, text, axes, sizes, dtype)
+    x = np.random.default_rng(0).standard_normal(shape).astype(DType[dtype].numpy)
+    (want,) = interpret(graph, [x])
+    nets = [compile_graph(graph.copy(), True, threads) for threads in (1, 2)]
+    plan = nets[0].plan
+    tables = RegionLayoutTables(plan.regions[0], plan.constants)
+    # Nothing is read that no step wrote, so that no call has to fill memory with zeros.
+    assert not plan.host_steps() and not Coverage(tables).unwritten(tables.sizes({"N": 4, "W": 3}))
+    got, again = (net([x])[0] for net in nets)
+    assert got.shape == want.shape and got.dtype == want.dtype
+    bound = 2e-6 if dtype == "f32" else 1e-14
+    atol = bound * np.abs(want).max(initial=0)
+    np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+    assert got.tobytes() == again.tobytes()
+
+
+def test_sums_of_small_integers_are_exact(compile_graph) -> None:
+    """An axis of 4 is turned by quarters, which are 1, -1, i and -i."""
+    x = np.random.default_rng(0).integers(-9, 10, (3, 4, 5, 2)).astype(np.float32)
+    for op in ("DFT.7", "IDFT.7"):
+        graph = transform(op, "[3, 4, 5, 2]", [1])
+        (got,), (want,) = compile_graph(graph, True, 1)([x]), interpret(graph, [x])
+        np.testing.assert_array_equal(got, want)
+
+
+def test_equal_axes_share_their_matrices(compile_graph) -> None:
+    graph = transform("DFT.7", "[96, 96, 2]", [0, 1])
+    net = compile_graph(graph, True, 1)
+    assert len(net.plan.constants) == 2 and len(net.plan.kernel_steps()) > 8
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (("DFT.7", '["N", "M", 2]', [1]), "the axes or their sizes are known at run time only"),
+        (("DFT.7", "[2, 6, 2]", [1], None, "f16"), "no kernel for DFT of f16"),
+        (("DFT.7", "[2, 4096, 2]", [1]), "an axis of 4096 values"),
+        (("RDFT.9", "[2, 2048]", [1]), "an axis of 2048 values"),
+        (("IDFT.7", "[2, 257, 2]", [1]), "an axis of 257 values"),
+        (("IRDFT.9", "[2, 1, 2]", [1], [1]), "an axis of one value"),
+    ],
+)
+def test_other_axes_are_evaluated(made: tuple[Any, ...], reason: str) -> None:
+    graph = transform(*made)
+    net = irc.compile_model(irc.Model(graph))
+    assert reason in net.report()
+    shape = [n if isinstance(n, int) else 6 for n in graph.tensor(Value(0)).shape or ()]
+    x = np.random.default_rng(0).standard_normal(shape).astype(DType[net.inputs[0].dtype].numpy)
     np.testing.assert_array_equal(net([x])[0], interpret(graph, [x])[0])
