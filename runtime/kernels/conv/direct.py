@@ -1,8 +1,8 @@
 """Direct convolution: the loops around the register tile, and how workers share them.
 
-A unit is one tile of output rows of one image and group. Units times panels of weights are one
-list of tasks, group of panels by group (tile_partition.py), of which each worker takes a contiguous
-part.
+A unit is one tile of output rows of one image and group, or a segment of it where rows are few and
+long. Units times panels of weights are one list of tasks, group of panels by group
+(tile_partition.py), of which each worker takes a contiguous part.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ def generate(spec: ConvSpec, target: Target, symbol: str, schedule: DirectSchedu
 
 @dataclass(frozen=True)
 class _OutputRow:
-    """The position of a unit: image, group, first pixel of its rows; its data and its taps."""
+    """The position of a unit: segment, image, group, first pixel of its rows; its data and its
+    taps."""
 
+    segment: Value
     batch: Value
     group: Value
     depth: Value
@@ -102,14 +104,16 @@ class DirectLoops:
             return
         row_tiles = self.out[1] if cut.rows is None else integer(sum(r.count for r in cut.rows))
         images = f.mul(self.size(spec.batch, "batch"), spec.groups)
-        units = f.mul(f.mul(images, self.out[0]), row_tiles)
+        units = f.mul(f.mul(f.mul(images, self.out[0]), row_tiles), cut.segments)
         lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
         with f.range(lo, hi, outer=True) as task:
             unit, panel = self.unit_of(task, units)
-            tile, rest = f.urem(unit, row_tiles), f.udiv(unit, row_tiles)
+            segment, rest = f.urem(unit, cut.segments), f.udiv(unit, cut.segments)
+            tile, rest = f.urem(rest, row_tiles), f.udiv(rest, row_tiles)
             depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
             batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
-            self.rows(tile, lambda run, row: self.unit(batch, group, depth, row, run, panel))
+            position = segment, batch, group, depth
+            self.rows(tile, lambda run, row: self.unit(*position, row, run, panel))
         f.ret(0)
 
     def unit_of(self, task: Value, units: Value) -> tuple[Value, Value]:
@@ -159,6 +163,7 @@ class DirectLoops:
 
     def unit(
         self,
+        segment: Value,
         batch: Value,
         group: Value,
         depth: Value,
@@ -178,12 +183,12 @@ class DirectLoops:
         if run is None or run.size == 1:
             h = taps_inside(f, starts[1], self.data[1], w.kernel[1], w.dilations[1])
         data = f.at(self.group_address(batch, group), at, ELEMENT[spec.data.dtype.value])
-        here = _OutputRow(batch, group, depth, row, data, d, h)
+        here = _OutputRow(segment, batch, group, depth, row, data, d, h)
         for channels in widths(self.f, panel, self.spec.outputs, self.cut.nr):
             self.columns(here, run, panel, channels)
 
     def columns(self, here: _OutputRow, run: Run | None, panel: Value, channels: int) -> None:
-        """All tiles of one row of tiles and one panel."""
+        """All tiles of a unit and one panel."""
         f, cut = self.f, self.cut
         weights, channel = self.panel_of(here.group, panel)
         # A single row takes its taps at run time.
@@ -196,19 +201,30 @@ class DirectLoops:
         if cut.columns is not None:
             for c in cut.columns:
                 tile = ConvTile(rows, c.size, taps, c.taps, channels)
-                with f.range(0, c.count, outer=True) as i:
+                with f.range(*self.tiles_of(here.segment, c.count), outer=True) as i:
                     call(tile, f.add(f.mul(i, c.size), c.start))
             return
-        self.loose_columns(channels, call)
+        self.loose_columns(here.segment, channels, call)
 
-    def loose_columns(self, channels: int, call: Callable[..., None]) -> None:
+    def tiles_of(self, segment: Value, count: Value | int) -> tuple[Value | int, Value | int]:
+        """The first of a segment's tiles, and the first behind them."""
+        f, segments = self.f, self.cut.segments
+        if segments == 1:
+            return 0, count
+        return (
+            f.udiv(f.mul(segment, count), segments),
+            f.udiv(f.mul(f.add(segment, 1), count), segments),
+        )
+
+    def loose_columns(self, segment: Value, channels: int, call: Callable[..., None]) -> None:
         """A row whose length is read at run time: edges pixel by pixel, between them tiles."""
         f, w, out = self.f, self.spec.window, self.out[2]
         reach = (w.kernel[2] - 1) * w.dilations[2]
         lo, hi = places_inside(f, out, self.data[2], self.pads[2], reach, w.strides[2])
 
-        def edge(begin: Value, end: Value) -> None:
-            with f.range(begin, end, outer=True) as q:
+        def edge(begin: Value, count: Value) -> None:
+            first, last = self.tiles_of(segment, count)
+            with f.range(f.add(begin, first), f.add(begin, last), outer=True) as q:
                 start = f.sub(f.mul(q, w.strides[2]), self.pads[2])
                 taps = taps_inside(f, start, self.data[2], w.kernel[2], w.dilations[2])
                 call(ConvTile(1, 1, None, None, channels, ragged=True), q, taps)
@@ -218,11 +234,11 @@ class DirectLoops:
         while width:
             count = f.udiv(f.sub(hi, begin), width)
             tile = ConvTile(1, width, None, None, channels)
-            with f.range(0, count, outer=True) as i:
+            with f.range(*self.tiles_of(segment, count), outer=True) as i:
                 call(tile, f.add(begin, f.mul(i, width)))
             begin = f.add(begin, f.mul(count, width))
             width = max(1, width * 5 // 12) if width > 1 else 0
-        edge(hi, out)
+        edge(hi, f.sub(out, hi))
 
     def call(
         self,

@@ -6,7 +6,9 @@ own set of taps, so that paddings cost neither a copy nor a test. Pure functions
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Final
 
 from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
@@ -19,6 +21,11 @@ from ..gemm.epilogue import is_short
 from ..gemm.operand_packing import l1_ways, rows_in_ways
 from ..gemm.tiling import tile_rows
 
+# Rows are cut into segments where a convolution has fewer tasks for workers; the least number of
+# tiles of a segment, and the most segments of a row whose length is known at run time only.
+_MIN_TASKS: Final = 64
+_MIN_TILES_PER_SEGMENT: Final = 8
+_MAX_SEGMENTS_OF_ANY_LENGTH: Final = 16
 # Per tap of one axis, which of a tile's pixels meet the data; None: all of them, at every tap.
 Taps = tuple[tuple[bool, ...], ...] | None
 
@@ -116,7 +123,7 @@ class ConvTiling:
     along the channels in the body of the innermost loop. `specialized`: columns of an output whose
     tiles are compiled for the taps they meet. `fetch_lines`: cache lines of weights that a step on
     AMX fetches, at most. `inline_epilogue`: the epilogue is written out for each register of a
-    tile."""
+    tile. `segments`: pieces of a row, where workers would have too few rows and panels to share."""
 
     lanes: int
     nr: int
@@ -130,6 +137,7 @@ class ConvTiling:
     specialized: int
     fetch_lines: int
     inline_epilogue: bool
+    segments: int
 
 
 def choose(spec: ConvSpec, target: Target) -> ConvTiling:
@@ -157,7 +165,25 @@ def choose(spec: ConvSpec, target: Target) -> ConvTiling:
         h.conv_max_specialized_columns,
         h.conv_amx_max_prefetched_lines,
         is_epilogue_inline(spec, target, lanes),
+        _count_segments(spec, columns, rows, panels),
     )
+
+
+def _count_segments(
+    spec: ConvSpec, columns: tuple[Run, ...] | None, rows: tuple[Run, ...] | None, panels: int
+) -> int:
+    """The pieces of a row: as many as make enough tasks for workers, of a few tiles each where its
+    length is known. A number of images that is known at run time only may be 1; of such rows there
+    are likely to be enough."""
+    high = spec.out_sizes[1] if rows is None else sum(run.count for run in rows)
+    if not isinstance(high, int):
+        return 1
+    sizes = (spec.batch, spec.groups, spec.out_sizes[0], high, panels)
+    tasks = math.prod(s for s in sizes if isinstance(s, int))
+    wanted = -(-_MIN_TASKS // max(1, tasks))
+    if columns is None:
+        return min(wanted, _MAX_SEGMENTS_OF_ANY_LENGTH)
+    return max(1, min(wanted, sum(run.count for run in columns) // _MIN_TILES_PER_SEGMENT))
 
 
 def reads_in_place(spec: ConvSpec) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import random
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from irc_compiler.runtime.kernels.gemm.packing.weight_packing import pack
 from support.kernels.harness import (
     ISAS,
     Sizes,
+    compile_spec,
     memory_strides,
     run,
     same_bits,
@@ -271,6 +273,26 @@ def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str, isa: str) 
         assert same_bits(computed(case, isa, workers, floats=True)[0], first)
     for other in ({"dynamic": True}, {"out_last": False}):
         assert same_bits(computed(replace(case, **other), isa, 2, floats=True)[0], first)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["known", "any length"])
+@pytest.mark.parametrize("length", [1, 60, 700])
+@each_isa
+def test_workers_share_a_long_row(length: int, dynamic: bool, isa: str) -> None:
+    """One row of one panel: each worker computes some of its tiles, and none computes others'."""
+    case = Case((length,), (3,), 5, 4, pads=(1,), epilogue="bias", dynamic=dynamic)
+    for workers in (1, 2, 3, 70):
+        check(case, isa, workers)
+    spec, inputs, dims, shape, _ = make(case, isa)
+    compiled, sizes = compile_spec(spec, isa), (ctypes.c_int64 * max(1, len(dims)))(*dims)
+    counts = list[int]()
+    for worker in range(4):
+        buffers = [*inputs, np.full(shape, np.nan, np.float32)]
+        table = (ctypes.c_void_p * len(buffers))(*(b.ctypes.data for b in buffers))
+        scratch = np.zeros(compiled.scratch + 64, np.uint8)
+        assert compiled.entry(table, sizes, worker, 4, scratch.ctypes.data) == 0
+        counts.append(int(np.isfinite(buffers[-1]).sum()) // case.outputs)
+    assert sum(counts) == length and (length < 700 or min(counts) > length // 8)
 
 
 @pytest.mark.slow
