@@ -1,10 +1,13 @@
 """Elements picked (or put) by indices along several axes at once, each index checked.
 
 Bits are copied, whatever the type. Where no index changes along the innermost axis, whole rows are
-copied in vectors. What is put goes in order, by one worker: the last of equal indices stays.
+copied or joined in vectors. What is put goes in order, so that the last of equal indices stays:
+each worker puts its columns of all rows, or one worker all, where indices change along rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ....plan.specs.base import GATHER_OUT_OF_RANGE
 from ....plan.specs.gather_scatter import GatherScatterSpec
@@ -61,14 +64,23 @@ class _Pick:
         self.index_strides = [sizes.value(s) for s in moving.strides[depth:]]
         self.limits = [sizes.value(s) for s in spec.indexed_sizes]
         self.element = f"i{max(8, spec.data.dtype.bits)}"
+        self.lanes = f.target.lanes(max(8, spec.data.dtype.bits))
+        # Whether each element along the innermost axis has indices of its own.
+        self.indices_move = any(step != 0 for step in self.steps[1:-1])
+        self.columns = integer(0), self.inner
 
     def run(self, worker: Value, workers: Value) -> None:
         f = self.f
         count = self.sizes.product(self.outer)
         lo, hi = share(f, count, worker, workers)
-        if self.spec.is_scatter:
+        if self.spec.is_scatter and self.indices_move:
             first = f.icmp("eq", worker, 0)
             lo, hi = integer(0), f.select(first, count, integer(0))
+        elif self.spec.is_scatter:
+            first, end = share(f, f.ceil_div(self.inner, self.lanes), worker, workers)
+            end = f.smin(f.mul(end, self.lanes), self.inner)
+            self.columns = f.mul(first, self.lanes), end
+            lo, hi = integer(0), f.select(f.icmp("slt", self.columns[0], end), count, integer(0))
         with f.if_(f.icmp("slt", lo, hi)):
             self.rows.seek(lo)
             with f.range(lo, hi, unroll=1) as row:
@@ -80,14 +92,14 @@ class _Pick:
         f, inner = self.f, self.inner
         data, *indices, out = self.rows.pointers()
         number = f.mul(row, inner)
-        if any(step != 0 for step in self.steps[1:-1]):
+        if self.indices_move:
             with f.range(0, inner, unroll=1) as i:
                 offset, bad = self.compute_offset(indices, i)
                 self.move(data, out, offset, bad, i, f.add(i, 1), f.add(number, i))
             return
         with f.if_(f.icmp("sgt", inner, 0)):
             offset, bad = self.compute_offset(indices, integer(0))
-            self.move(data, out, offset, bad, integer(0), inner, number)
+            self.move(data, out, offset, bad, *self.columns, number)
 
     def compute_offset(self, indices: list[Value], i: Value) -> tuple[Value, Value]:
         """How far the picked element is, in elements, and whether an index is out of range."""
@@ -124,37 +136,43 @@ class _Pick:
             self.copy(f.at(data, offset, self.element), out, lo, hi)
 
     def copy(self, source: Value, to: Value, lo: Value, hi: Value) -> None:
-        f, element = self.f, self.element
-        lanes = f.target.lanes(int(element[1:]))
+        f, element, lanes = self.f, self.element, self.lanes
         steps = (self.steps[0], self.steps[-1])
-        if self.spec.combine or steps != (1, 1) or any(step != 0 for step in self.steps[1:-1]):
+        if steps != (1, 1) or self.indices_move:
             read, write = (self.sizes.value(s) for s in steps)
             with f.range(lo, hi, unroll=1) as i:
                 target = f.at(to, f.mul(i, write), element)
-                self.scatter_element(f.at(source, f.mul(i, read), element), target)
+                value = f.load(self.put_type, f.at(source, f.mul(i, read), element))
+                f.store(self.join(value, lambda: f.load(value.type, target)), target)
             return
-        type_ = vec(element, lanes)
-        vector_end = f.mul(f.udiv(hi, lanes), lanes)
-        with f.range(0, vector_end, lanes, unroll=1) as i:
-            f.store(f.load(type_, f.at(source, i, element)), f.at(to, i, element))
+        type_ = vec(self.put_type, lanes)
+        vector_end = f.add(lo, f.mul(f.udiv(f.sub(hi, lo), lanes), lanes))
+        with f.range(lo, vector_end, lanes, unroll=1) as i:
+            target = f.at(to, i, element)
+            value = f.load(type_, f.at(source, i, element))
+            f.store(self.join(value, lambda: f.load(type_, target)), target)
         if lanes > 1:
             with f.if_(f.icmp("slt", vector_end, hi)):
                 tail = tail_mask(f, lanes, f.sub(hi, vector_end))
+                target = f.at(to, vector_end, element)
                 value = masked_load(f, type_, f.at(source, vector_end, element), tail)
-                masked_store(f, value, f.at(to, vector_end, element), tail)
+                value = self.join(value, lambda: masked_load(f, type_, target, tail))
+                masked_store(f, value, target, tail)
 
-    def scatter_element(self, source: Value, target: Value) -> None:
-        """One element to its address, joined with what is there if so wished."""
-        f, combine = self.f, self.spec.combine
+    @property
+    def put_type(self) -> str:
+        """The type of an element that is copied, or joined."""
+        return memory_type(self.spec.data.dtype) if self.spec.combine else self.element
+
+    def join(self, value: Value, load: Callable[[], Value]) -> Value:
+        """What is put, joined with what is there if so wished."""
+        f, combine, is_float = self.f, self.spec.combine, self.spec.data.dtype.is_float
         if not combine:
-            f.store(f.load(self.element, source), target)
-            return
-        dtype = self.spec.data.dtype
-        type_ = memory_type(dtype)
-        join = {
-            "sum": f.fadd if dtype.is_float else f.add,
-            "prod": f.fmul if dtype.is_float else f.mul,
-            "min": f.minimum if dtype.is_float else f.smin,
-            "max": f.maximum if dtype.is_float else f.smax,
+            return value
+        operation = {
+            "sum": f.fadd if is_float else f.add,
+            "prod": f.fmul if is_float else f.mul,
+            "min": f.minimum if is_float else f.smin,
+            "max": f.maximum if is_float else f.smax,
         }[combine]
-        f.store(join(f.load(type_, target), f.load(type_, source)), target)
+        return operation(load(), value)

@@ -291,6 +291,8 @@ def _step(
         out_of_range,
         combine,
     )
-    work = 1 if put else lowering.vectors(moving.shape[:depth], out.dtype)
+    # Where rows are put whole, workers share their columns; else one puts all.
+    alone = put and any(depth == 0 or i.strides[depth - 1] != 0 for i in indices)
+    work = 1 if alone else lowering.vectors(moving.shape[:depth], out.dtype)
     views = [data, *indices, out]
     lowering.region.kernel(spec, sizes, views, work, lowering.name(node), lowering.sources(node))

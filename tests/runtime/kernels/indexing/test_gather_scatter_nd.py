@@ -14,6 +14,14 @@ from support.kernels.harness import ISAS, Sizes, compile_spec, guard_copy, run, 
 F32, I64 = DType.f32, DType.i64
 TYPES = (F32, I64, DType.i8, DType.f16, DType.boolean)
 
+JOINS = {
+    "": lambda old, new: new,
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
 
 def elements(*shape: int, dtype: DType = F32) -> np.ndarray:
     found = np.random.default_rng(3).integers(-9, 9, shape)
@@ -101,6 +109,28 @@ def test_what_is_put_last_stays(isa: str) -> None:
     for workers in (1, 4):
         found = run(spec, [updates, index], [(4, 5)], isa=isa, workers=workers)
         assert found.status == 0 and same_bits(found.outs[0], want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("combine", ["", "sum", "prod", "min", "max"])
+@pytest.mark.parametrize("inner", [1, 3, 16, 37, 200])
+def test_workers_put_columns_of_rows_in_their_order(isa: str, combine: str, inner: int) -> None:
+    """Sums of random numbers, whose bits depend on their order, on equal rows again and again."""
+    rng = np.random.default_rng(5)
+    index, data = rng.integers(-4, 4, 60), rng.standard_normal((60, inner)).astype(np.float32)
+    spec = GatherScatterSpec(
+        (60, inner), (4,), Operand(F32, (inner, 1)), (Operand(I64, (1, 0)),),
+        Operand(F32, (0, 1, inner)), True, "error", combine,
+    )  # fmt: skip
+    start, join = rng.standard_normal((4, inner)).astype(np.float32), JOINS[combine]
+    wanted = start.copy()
+    for at, row in zip(index, data, strict=True):
+        wanted[at] = join(wanted[at], row)
+    compiled = compile_spec(spec, isa)
+    for workers in (1, 2, 3, 5):
+        out = guard_copy(start)
+        assert compiled([guard_copy(data), guard_copy(index), out], (), workers) == (0, 0)
+        assert same_bits(out, wanted)
 
 
 @pytest.mark.parametrize("isa", ISAS)
