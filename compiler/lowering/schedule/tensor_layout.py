@@ -27,7 +27,7 @@ _FOLLOWING = frozenset(
 # Those that are as well turned for what reads them: vectors of channels, not of single pixels.
 _RESAMPLING = frozenset({"Interpolate", "Pad"})
 # Fewer channels do not fill a vector; convolutions read those from planes.
-_MIN_NHWC_CHANNELS = 8
+MIN_NHWC_CHANNELS = 8
 
 
 def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[Value]:
@@ -112,9 +112,7 @@ def _for_windows(graph: Graph, node: int) -> bool:
     channels = type_.shape[1] if has_channels(graph, Value(node)) and type_.shape else 0
     kinds = {graph.op(reader).kind for reader in graph.readers(Value(node))}
     return (
-        isinstance(channels, int)
-        and channels >= _MIN_NHWC_CHANNELS
-        and bool(kinds & WINDOWED_KINDS)
+        isinstance(channels, int) and channels >= MIN_NHWC_CHANNELS and bool(kinds & WINDOWED_KINDS)
     )
 
 

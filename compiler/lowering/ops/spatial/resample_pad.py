@@ -18,6 +18,7 @@ from .....plan.specs.resample import COORDINATE_MODES, PICKING, ROUNDINGS, Resam
 from ....strided_view import View, are_equal, coalesce, permute, take
 from ...build.region_builder import SizeCollector
 from ...build.region_lowering import RegionLowering, require_match
+from ...schedule.tensor_layout import MIN_NHWC_CHANNELS
 from ..convolution import to_channels_last
 from ..data_movement import keep, known_list
 
@@ -185,21 +186,37 @@ def resample(
     out = lowering.result(value)
     last = out.rank - 1
     order = list(range(out.rank))
-    if out.rank > 2 and are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
+    turned = _are_vectors_of_channels(view) and not _is_channels_last(out)
+    if turned or _is_channels_last(out):
         order = [0, *range(2, out.rank), 1]
         view = to_channels_last(lowering, view, name)
     back = [order.index(axis) for axis in range(last + 1)]
     acc = DType.f32 if out.dtype.is_float and out.dtype.bits == 16 else out.dtype
     for number, turn in enumerate(turns):
         target = out
-        if number + 1 < len(turns):
-            between = out.dtype if turn.rule in PICKING else acc
+        if number + 1 < len(turns) or turned:
+            final = number + 1 == len(turns)
+            between = out.dtype if turn.rule in PICKING or final else acc
             shape = [*view.shape]
             shape[turn.axis] = out.shape[turn.axis]
             made = lowering.region.allocate(between, [shape[a] for a in order], name)
             target = permute(made, back)
         _step(lowering, node, permute(view, order), permute(target, order), order, turn, acc, fill)
         view = target
+    if turned:
+        lowering.copy(view, out, name, lowering.sources(node))
+
+
+def _is_channels_last(view: View) -> bool:
+    return view.rank > 2 and are_equal(view.strides[1], 1) and not are_equal(view.shape[1], 1)
+
+
+def _are_vectors_of_channels(view: View) -> bool:
+    """Whether an image is stored in vectors of channels, which are resampled in less time than
+    single pixels."""
+    channels = view.shape[1] if view.rank > 2 else 0
+    many = isinstance(channels, int) and channels >= MIN_NHWC_CHANNELS
+    return many and _is_channels_last(view)
 
 
 def _step(
