@@ -339,6 +339,33 @@ def groupnorm() -> nn.Module:
     return nn.Sequential(*layers, *head(cin))
 
 
+class SplitAttention(nn.Module):
+    """ResNeSt's: two groups of channels, each scaled by what the sum of both says."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.groups = conv(c, 2 * c, groups=2)
+        self.gates = nn.Sequential(conv(c, c // 2, 1), nn.Conv2d(c // 2, 2 * c, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.groups(x).unflatten(1, (2, -1))
+        gates = self.gates(y.sum(1).mean((2, 3), keepdim=True)).unflatten(1, (2, -1)).softmax(1)
+        return (y * gates).sum(1)
+
+
+def resnest() -> nn.Module:
+    layers: list[nn.Module] = [conv(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
+    cin = 64
+    for cout in (128, 256, 512):
+        down = [] if cin == 64 else [nn.AvgPool2d(3, 2, 1)]
+        first = [conv(cin, cout // 2, 1), SplitAttention(cout // 2), *down]
+        side = [nn.AvgPool2d(2)] if down else []
+        body = nn.Sequential(*first, conv(cout // 2, cout, 1, act=None))
+        layers.append(Residual(body, nn.Sequential(*side, conv(cin, cout, 1, act=None)), nn.ReLU))
+        cin = cout
+    return nn.Sequential(*layers, *head(cin))
+
+
 def odd() -> nn.Module:
     """Channels that fill no register: dense and depthwise layers, a residual sum."""
     layers = [conv(3, 19, 5, 2), conv(19, 37), conv(37, 37, groups=37), conv(37, 61, 1, 2)]

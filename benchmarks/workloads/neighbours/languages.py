@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .parts import Residual
+
 
 class Rms(nn.Module):
     """RMS normalisation in primitive operations."""
@@ -154,3 +156,19 @@ class Gated(nn.Module):
 
 def gmlp() -> nn.Module:
     return nn.Sequential(*[Gated(128, 256) for _ in range(4)])
+
+
+class Fourier(nn.Module):
+    """FNet's mixer: the real parts of a transform along time and channels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.fftn(x, dim=(1, 2)).real / x.shape[1] ** 0.5
+
+
+def fnet() -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(4):
+        layers += [Residual(Fourier()), nn.LayerNorm(384)]
+        layers += [Residual(nn.Sequential(nn.Linear(384, 1536), nn.GELU(), nn.Linear(1536, 384)))]
+        layers += [nn.LayerNorm(384)]
+    return nn.Sequential(*layers)

@@ -19,6 +19,7 @@ _ROWS: tuple[tuple[str, str, dict[str, _Given], tuple[tuple[str, int, str], ...]
     ("mistral", "languages.mistral", {"ids": ((1, 64), 8000)}, (), False),
     ("experts", "languages.experts", {"ids": ((1, 32), 8000)}, (), True),
     ("transformer-xl", "languages.transformer_xl", {"x": ((1, 64, 256), 0)}, (), False),
+    ("fnet", "languages.fnet", {"x": ((1, 64, 384), 0)}, (), False),
     ("gmlp", "languages.gmlp", {"x": ((1, 128, 256), 0)}, (), False),
     (
         "lstm-words",

@@ -135,3 +135,17 @@ class Quartz(nn.Module):
         y = self.body(self.first(x))
         y = y * torch.sigmoid(y.mean(2, keepdim=True))
         return F.log_softmax(self.last(y).transpose(1, 2), -1)
+
+
+def vocoder() -> nn.Module:
+    """HiFi-GAN's generator: frames to samples, fewer channels from stage to stage."""
+
+    def unit(c: int, size: int, rate: int) -> nn.Module:
+        wide = conv(c, c, size, dilation=rate, act=None, norm=False, dims=1)
+        return Residual(nn.Sequential(nn.LeakyReLU(0.1), wide))
+
+    layers: list[nn.Module] = [conv(80, 256, 7, act=None, norm=False, dims=1)]
+    for c, rate in ((128, 8), (64, 8), (32, 2)):
+        layers += [nn.LeakyReLU(0.1), nn.ConvTranspose1d(2 * c, c, 2 * rate, rate, rate // 2)]
+        layers += [unit(c, size, n) for size, n in ((3, 1), (7, 3), (11, 5))]
+    return nn.Sequential(*layers, conv(32, 1, 7, act=nn.Tanh, norm=False, dims=1))
