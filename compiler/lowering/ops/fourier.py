@@ -29,9 +29,9 @@ from ....plan.packing.layouts import PackedLayout
 from ....plan.packing.panel_params import packed_layout
 from ....plan.specs.base import Operand
 from ....plan.specs.gemm import GemmSpec
-from ...strided_view import Part, View, coalesce, merged_axes, permute, take
+from ...strided_view import Part, View, broadcast_to, coalesce, merged_axes, permute, take
 from ..build.region_builder import SizeCollector
-from ..build.region_lowering import RegionLowering
+from ..build.region_lowering import RegionLowering, insert_axis
 from .data_movement import known_ints
 from .matmul import product_work
 
@@ -173,7 +173,7 @@ def _move_last(view: View, axis: int, real: bool) -> View:
     """The view with a transformed axis behind all others but that of parts; real values get one of
     size 1."""
     if real:
-        view = replace(view, shape=(*view.shape, 1), strides=(*view.strides, 1))
+        view = insert_axis(view, view.rank)
     return permute(view, [*(i for i in range(view.rank - 1) if i != axis), axis, view.rank - 1])
 
 
@@ -227,10 +227,9 @@ def _copy_columns(lowering: RegionLowering, node: int, axis: _Axis, x: View, col
     assert isinstance(q, int)
     read, written = _blocks(x, q), _blocks_of(columns, axis.taken)
     if axis.real_out:
-        array = cast_array(_count_conjugates(axis), x.dtype)
+        array = cast_array(_count_conjugates(axis)[:, None], x.dtype)
         constant = lowering.array(array, x.dtype, None, name)
-        steps = (*([0] * (x.rank - 2)), 1, 0)
-        counts = _blocks(replace(constant, shape=x.shape, strides=steps), q)
+        counts = _blocks(broadcast_to(constant, x.shape), q)
         builder = Builder()
         twice = builder.op("mul", *(builder.input(i, x.dtype) for i in range(2)))
         program = builder.finish(twice)
@@ -243,8 +242,7 @@ def _copy_columns(lowering: RegionLowering, node: int, axis: _Axis, x: View, col
         last = take(columns, columns.rank - 3, axis.taken // q, 1)
         rest = take(last, columns.rank - 2, q - left, left)
         zero = lowering.array(cast_array(np.zeros(1), x.dtype), x.dtype, None, name)
-        zeros = replace(zero, shape=rest.shape, strides=(0,) * rest.rank)
-        lowering.copy(zeros, rest, name, sources)
+        lowering.copy(broadcast_to(zero, rest.shape), rest, name, sources)
 
 
 def _blocks(view: View, size: int) -> list[View]:

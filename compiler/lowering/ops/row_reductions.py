@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ....ir.dims import Dim
 from ....ir.dtype import DType
@@ -16,7 +17,7 @@ from ....ir.scalar.builder import Builder
 from ....ir.scalar.program import Program
 from ....ir.types import TensorType, normalize_axis
 from ....plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
-from ...strided_view import View, coalesce, permute, reshape
+from ...strided_view import View, coalesce, memory_order, permute, reshape
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering
 
@@ -192,11 +193,12 @@ def add_reduction(
     programs: what is reduced of the inputs' elements, and what is stored of the result."""
     shape = ins[0].shape
     kept = [i for i in range(len(shape)) if i not in axes]
-    steps = dict(zip(kept, kept_out, strict=True))
-    kept.sort(key=lambda i: _are_neighbors(v.strides[i] for v in ins))
+    walked = replace(out, shape=tuple(shape[i] for i in kept), strides=tuple(kept_out))
+    order = memory_order(walked)
+    kept = [kept[i] for i in order]
     kept_axes, kept_strides = coalesce(
         [shape[i] for i in kept],
-        [*([v.strides[i] for i in kept] for v in ins), [steps[i] for i in kept]],
+        [*([v.strides[i] for i in kept] for v in ins), [walked.strides[i] for i in order]],
     )
     reduced, reduced_strides = coalesce(
         [shape[i] for i in axes], [[v.strides[i] for i in axes] for v in ins]
@@ -215,12 +217,6 @@ def add_reduction(
         epilogue=programs[1],
     )
     lowering.region.kernel(spec, sizes, [*ins, out], work, name, sources)
-
-
-def _are_neighbors(strides: Iterable[Dim]) -> bool:
-    """Whether operands hold the elements along an axis side by side, or one for all."""
-    found = set(strides)
-    return 1 in found and found <= {0, 1}
 
 
 def refuse_row(dtype: DType) -> str | None:

@@ -231,19 +231,16 @@ def pad_window(window: Array, size: int) -> Array:
 
 def waves(size: int) -> Array:
     """What a frame is multiplied by: a column for the real part of each value of its spectrum, and
-    one for its imaginary part. Angles are less than a turn, so that cosines and sines are as exact
-    for the last sample as for the first, and what is 0 is 0: quarter turns of integers are."""
-    turns = np.outer(np.arange(size), np.arange(size // 2 + 1)) % size
-    angles = turns * (2 * np.pi / size)
-    found: Array = np.stack([np.cos(angles), -np.sin(angles)], -1).reshape(size, -1)
-    found[np.abs(found) < _COSINE_ZERO_TOLERANCE] = 0
-    return found
+    one for its imaginary part."""
+    turns = np.outer(np.arange(size), np.arange(size // 2 + 1))
+    return rotations(turns, size, inverse=False)[:, 0].reshape(size, -1)
 
 
 def rotations(turns: Array, size: int, *, inverse: bool) -> Array:
     """[..., j, 2, k, 2]: the matrices that turn a complex number, as a row of its parts, by
     turns[..., j, k] parts of a circle of `size`, clockwise unless `inverse`. Angles are less than a
-    turn, and what is 0 is 0, as in `waves`."""
+    turn, so that cosines and sines are as exact for the last value as for the first, and what is 0
+    is 0: quarter turns of integers are."""
     angles = turns % size * (2 * np.pi / size)
     cosines, sines = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
     rows = np.stack([np.stack([cosines, sines], -1), np.stack([-sines, cosines], -1)], -3)

@@ -193,9 +193,8 @@ def resample(
     back = [order.index(axis) for axis in range(last + 1)]
     acc = DType.f32 if out.dtype.is_float and out.dtype.bits == 16 else out.dtype
     for number, turn in enumerate(turns):
-        target = out
-        if number + 1 < len(turns) or turned:
-            final = number + 1 == len(turns)
+        target, final = out, number + 1 == len(turns)
+        if turned or not final:
             between = out.dtype if turn.rule in PICKING or final else acc
             shape = [*view.shape]
             shape[turn.axis] = out.shape[turn.axis]
