@@ -67,6 +67,7 @@ from .ops.row_reductions import (
     refuse_row,
 )
 from .ops.shape_and_range import is_known_sizes, lower_known, lower_range, refuse_range
+from .ops.spatial.col2im import lower_col2im, refuse_col2im
 from .ops.spatial.pooling import lower_pool, refuse_pool
 from .ops.spatial.resample_pad import (
     lower_adaptive,
@@ -252,6 +253,7 @@ _ENTRIES = (
         refuse_ctc_decode,
     ),
     Lowerer((ops.TreeEnsemble,), lower_trees, (0,), refuse_trees),
+    Lowerer((ops.Col2Im,), lower_col2im, (0,), refuse_col2im),
     Lowerer((ops.STFT,), lower_frames, (0,), refuse_frames),
     Lowerer((ops.DFT, ops.IDFT, ops.RDFT, ops.IRDFT), lower_transform, (0,), refuse_transform),
 )
