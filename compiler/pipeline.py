@@ -41,6 +41,7 @@ from .passes.fuse.gelu import fuse_gelu
 from .passes.fuse.group_norm import fuse_group_norm
 from .passes.fuse.layer_norm import fuse_layer_norm
 from .passes.fuse.matmul_add import fuse_matmul_add
+from .passes.fuse.pads import fold_pads
 from .passes.fuse.parallel_matmuls import fuse_parallel_matmuls
 from .passes.fuse.text_ngrams import fuse_text_ngrams
 from .passes.layout.cancel_transposes import cancel_transposes
@@ -115,6 +116,8 @@ PASSES: tuple[Pass, ...] = (
     fold_requantize_scales,
     fold_constants,
     decompose_unsupported_quantized(has_kernel),
+    # Paddings that are steps of their own belong to the windows behind them; bytes have theirs now.
+    fold_pads,
     # Compound functions while their primitives are not fused yet.
     fuse_gelu,
     # Before others take a norm's scale: groups of channels are found by the reshapes around them.
