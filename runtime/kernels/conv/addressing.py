@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from ....ir.dtype import DType
@@ -14,7 +14,7 @@ from ...llvmir.builder import AssemblyFunction, Function, Module
 from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, BufferAssumptions
 from ...llvmir.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..emit.casts import from_memory, to_memory
-from ..emit.code_record import CodeRecord
+from ..emit.code_record import CodeRecord, Constants, RecordConstants
 from ..emit.dot_units import left_shift, xor_0x80
 from ..emit.gather_lanes import gather, scatter
 from ..emit.register_tile import KernelContext
@@ -182,12 +182,9 @@ class ConvEpilogue:
             return self.g.load_stride(self.f, frame, operand, axis)
         return self.g.factor_of(self.f, f"epilogue.{operand}.{axis}", stride)
 
-    def _constants(self) -> Callable[[int, float, str], Value] | None:
+    def _constants(self) -> Constants | None:
         """How the program's constants are read from the record."""
-        record = self.record
-        if record is None:
-            return None
-        return lambda n, x, type_: record.constant(self.f, f"epilogue.c{n}.{type_}", x, type_)
+        return None if self.record is None else RecordConstants(self.f, self.record, "epilogue")
 
     def finish_tile(self, sums: Sequence[Value], positions: Sequence[TilePosition]) -> None:
         """Store what the program makes of all accumulators of a tile."""

@@ -10,8 +10,10 @@ text around it is the same for kernels that call different ones.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
+from ....ir.lazy_dataclass import dataclass
 from ...llvmir.builder import AssemblyFunction, Function, Module
 from ...llvmir.values import F32, I64, PTR, Value, round_to_f32, split_type
 
@@ -52,6 +54,15 @@ class CodeRecord:
             self._values[f, name] = f.at_entry(type_, text)
         return self._values[f, name]
 
+    def table(self, f: Function, key: str, words: Sequence[int]) -> Value:
+        """The address of words that follow one another in the record's numbers."""
+        kind = key.partition(".")[0]
+        keys = [f"{key}.{i}" for i in range(len(words))]
+        for each, word in zip(keys, words, strict=True):
+            self._add(each, word)
+        offset = _WORD_BYTES * list(self._tables[kind]).index(keys[0])
+        return f.offset(self._table(f, kind), offset)
+
     def call(self, f: Function, callee: Function | AssemblyFunction, *args: Value | int) -> None:
         """Call a function of this kernel through its address."""
         f.call_function(callee, *args, address=self.address(f, f"@{callee.symbol}"))
@@ -80,16 +91,20 @@ class CodeRecord:
 
     def _read(self, f: Function, key: str, x: int, type_: str) -> Value:
         kind = key.partition(".")[0]
-        table = self._tables[kind]
-        if table.setdefault(key, x) != x:
-            raise ValueError(f"{key} is {table[key]} and {x}")
-        offset = _WORD_BYTES * list(table).index(key)
+        offset = _WORD_BYTES * self._add(key, x)
         if kind == _READS_AT_USE:
             return f.load(type_, f.offset(self._table(f, kind), offset))
         if (f, key) not in self._values:
             at = f.at_entry(PTR, f"getelementptr i8, {self._table(f, kind)}, i64 {offset}")
             self._values[f, key] = f.at_entry(type_, f"load {type_}, {at}")
         return self._values[f, key]
+
+    def _add(self, key: str, x: int) -> int:
+        """A number's index in the table of its kind."""
+        table = self._tables[key.partition(".")[0]]
+        if table.setdefault(key, x) != x:
+            raise ValueError(f"{key} is {table[key]} and {x}")
+        return list(table).index(key)
 
     def _table(self, f: Function, kind: str) -> Value:
         if (f, kind) not in self._values:
@@ -107,3 +122,32 @@ class CodeRecord:
             at = f.at_entry(PTR, f"getelementptr i8, {frame}, i64 {-_WORD_BYTES}")
             self._values[f, ""] = f.at_entry(PTR, f"load ptr, {at}")
         return self._values[f, ""]
+
+
+class Constants(Protocol):
+    """Numbers of a scalar program that a function reads where it would have them in its code."""
+
+    def constant(self, number: int, x: float, type_: str) -> Value:
+        """The constant of this number in the program's code, in all lanes."""
+        ...
+
+    def table(self, number: int, words: Sequence[int]) -> Value:
+        """The address of a table of 64-bit words."""
+        ...
+
+
+@dataclass(frozen=True)
+class RecordConstants:
+    """Constants of a scalar program in the record of a kernel, among the numbers of a kind."""
+
+    f: Function
+    record: CodeRecord
+    kind: str
+
+    def constant(self, number: int, x: float, type_: str) -> Value:
+        """See Constants."""
+        return self.record.constant(self.f, f"{self.kind}.c{number}.{type_}", x, type_)
+
+    def table(self, number: int, words: Sequence[int]) -> Value:
+        """See Constants."""
+        return self.record.table(self.f, f"{self.kind}.t{number}", words)

@@ -1,26 +1,44 @@
-"""Rounding to bytes, and bytes as numbers again, in fewer words than their scalar programs have.
+"""Rounding to bytes, bytes as numbers again, and functions of one byte, in fewer words than their
+scalar programs have.
 
 A quantised value is saturate(round(x) + zero). Both limits are integers, so that x may be
 limited before it is rounded: to [low - zero, high - zero], one instruction each, and the rest
 converts to 32 bits by the instruction that rounds to nearest even. The sum is then one of integers,
 and who wants the byte as a number less its zero point, as a residual sum does, needs no sum.
+
+Networks that are quantised step by step round what a convolution makes to bytes, and again behind
+each part of an activation: x * sigmoid(x) is then a polynomial, a division and three roundings
+between two bytes. All of that is a function of the first byte, and VBMI reads a table of 128 bytes,
+two registers, for 64 bytes at once. Elsewhere a read for each byte takes as long as the arithmetic.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
-from ....ir.scalar.program import Program
+from ....ir.scalar.builder import evaluate_program
+from ....ir.scalar.program import Instr, Program
 from ....plan.packing.panel_params import BYTES
+from ....plan.target import Target
 from ...llvmir.builder import Function
-from ...llvmir.values import F32, I32, Value, number, vec
+from ...llvmir.values import F32, I8, I32, Value, number, vec
+from ...vecmath.table import MATH
 
 # Quotients that become bytes are looked at up to this size; how far divisors may be from 1.
 _MAX_QUOTIENT = 1024.0
 _MAX_DIVISOR = 2.0**60
+# Functions without polynomials that are shorter take no longer than the six instructions that read
+# a table.
+_MIN_INSTRUCTIONS: Final = 8
+_LANES: Final = 16
+_BYTES_OF_REGISTER: Final = 64
 
 
 @dataclass(frozen=True)
@@ -109,3 +127,73 @@ def divisor(program: Program, ratio: int) -> tuple[int, float] | None:
     if by.op != "const" or not by.value or not math.isfinite(by.value):
         return None
     return instr.args[0], float(by.value)
+
+
+def reads_tables(target: Target, lanes: int) -> bool:
+    """Whether vectors of so many lanes read tables by instructions of the target."""
+    return target.has("avx512vbmi") and lanes == _LANES
+
+
+@lru_cache(maxsize=256)
+def find_byte_function(program: Program, index: int) -> tuple[int, tuple[int, ...]] | None:
+    """(value number of a byte, what instruction `index` is for each of its 256 patterns of bits,
+    as i64 words) where that makes a byte of nothing else by many instructions."""
+    instrs = program.instrs
+    source = _find_sources(program)[index]
+    if instrs[index].dtype not in BYTES or source is None:
+        return None
+    reached, waiting = {source}, [index]
+    while waiting:
+        at = waiting.pop()
+        if at not in reached:
+            reached.add(at)
+            waiting += instrs[at].args
+    real = [o for i in reached - {source} if (o := instrs[i].op) not in ("const", "cast")]
+    if len(real) < _MIN_INSTRUCTIONS and not any(o in MATH for o in real):
+        return None
+    numbers = {old: new for new, old in enumerate(sorted(reached))}
+    body = [
+        Instr("input", (0,), instrs[i].dtype)
+        if i == source
+        else Instr(
+            instrs[i].op,
+            tuple(numbers[a] for a in instrs[i].args),
+            instrs[i].dtype,
+            instrs[i].value,
+        )
+        for i in sorted(reached)
+    ]
+    codes = np.arange(256, dtype=np.uint8).view(instrs[source].dtype.numpy)
+    (table,) = evaluate_program(Program(tuple(body), (numbers[index],)), [codes])
+    return source, tuple(np.ascontiguousarray(table).view("<i8").tolist())
+
+
+@lru_cache(maxsize=256)
+def _find_sources(program: Program) -> tuple[int | None, ...]:
+    """For each instruction the byte of which alone it is a function, if there is one; a byte of
+    several values is its own."""
+    found: list[int | None] = []
+    constant = -1
+    for index, instr in enumerate(program.instrs):
+        of = set[int | None]() if instr.op == "input" else {found[a] for a in instr.args}
+        of.discard(constant)
+        if instr.op == "const" or (instr.op != "input" and not of):
+            found.append(constant)
+        elif len(of) == 1 and None not in of:
+            found.append(of.pop())
+        else:
+            found.append(index if instr.dtype in BYTES else None)
+    return tuple(None if s == constant else s for s in found)
+
+
+def read_table(f: Function, codes: Value, table: Value) -> Value:
+    """The bytes of a table at the lowest bytes of codes in 32 bits."""
+    register = vec(I8, _BYTES_OF_REGISTER)
+    at = f.bitcast(codes, register)
+    quarters = [f.load(register, f.offset(table, _BYTES_OF_REGISTER * i)) for i in range(4)]
+    low, high = (
+        f.call("llvm.x86.avx512.vpermi2var.qi.512", register, first, at, second)
+        for first, second in zip(quarters[::2], quarters[1::2], strict=True)
+    )
+    found = f.select(f.icmp("slt", at, 0), high, low)
+    return f.cast(f.bitcast(found, vec(I32, _LANES)), I8)

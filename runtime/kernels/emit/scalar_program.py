@@ -19,11 +19,15 @@ from ...llvmir.builder import Function
 from ...llvmir.values import F32, F64, I1, I8, I32, I64, Value, integer, number, vec
 from ...vecmath.table import MATH
 from .casts import bfloat_of_flushed, cast, element_type, flush_denormals
+from .code_record import Constants
 from .requantize import (
     Rounded,
     divisor,
+    find_byte_function,
     quotient,
     read_byte,
+    read_table,
+    reads_tables,
     round_to_int32,
     rounded_byte,
 )
@@ -42,10 +46,6 @@ class Guard:
     mask: Value | None = None
 
 
-# (number of the constant in the program's code, its value, its type) -> the value.
-Constants = Callable[[int, float, str], Value]
-
-
 def program_types(program: Program) -> list[DType]:
     """Types of the results."""
     return [program.instrs[r].dtype for r in program.results]
@@ -62,14 +62,14 @@ def emit_program(
 ) -> list[Value]:
     """The program's results for `inputs`, one Value per operand number (None: not read).
 
-    constants: what gives scales and zero points that are not written into the code.
+    constants: what gives scales, zero points and tables that are not written into the code.
     All inputs have the same lane count (1: scalars); `lanes` is needed where there is none.
     """
     if lanes is None:
         lanes = next((v.lanes for v in inputs if v is not None), 1)
     emitter = _Emitter(f, program, lanes, guard, constants)
     values: list[Value] = []
-    replaced = _find_replaced(program)
+    replaced = _find_replaced(program, emitter.has_tables)
     for index, instr in enumerate(program.instrs):
         if index in replaced:
             value = _UNUSED
@@ -92,17 +92,20 @@ _UNUSED: Final = Value("void", "")
 
 
 @lru_cache(maxsize=256)
-def _find_replaced(program: Program) -> frozenset[int]:
+def _find_replaced(program: Program, has_tables: bool) -> frozenset[int]:
     """The instructions that only other instructions read which `_Emitter.bytes_of` replaces."""
     return _find_reached(program, lambda i: program.instrs[i].args) - _find_reached(
-        program, _reads(program)
+        program, _reads(program, has_tables)
     )
 
 
-def _reads(program: Program) -> Callable[[int], Sequence[int]]:
+def _reads(program: Program, has_tables: bool) -> Callable[[int], Sequence[int]]:
     """The values that the code of an instruction reads."""
 
     def reads(index: int) -> Sequence[int]:
+        function = find_byte_function(program, index) if has_tables else None
+        if function is not None:
+            return (function[0],)
         how = rounded_byte(program, index)
         if how is not None:
             found = divisor(program, how.ratio)
@@ -149,6 +152,7 @@ class _Emitter:
     ) -> None:
         self.f, self.program, self.lanes, self.guard = f, program, lanes, guard
         self.constants, self.count = constants, 0
+        self.has_tables = reads_tables(f.target, lanes)
         self.scales = _find_scales(program) if constants is not None else frozenset[int]()
         # What was flushed to give a value.
         self.unflushed: dict[str, Value] = {}
@@ -160,13 +164,27 @@ class _Emitter:
         if self.constants is None:
             return number(x, vec(element, self.lanes))
         self.count += 1
-        return self.constants(self.count, x, vec(element, self.lanes))
+        return self.constants.constant(self.count, x, vec(element, self.lanes))
+
+    def table(self, words: Sequence[int]) -> Value:
+        """The address of a table that `constants` gives, if that is there."""
+        if self.constants is None:
+            return self.f.module.table(words, I64)
+        self.count += 1
+        return self.constants.table(self.count, words)
 
     def bytes_of(self, index: int, values: Sequence[Value]) -> Value | None:
         """Instruction `index` where it rounds to bytes or reads such (requantize.py), or None."""
         f, program = self.f, self.program
         instr = program.instrs[index]
         how = rounded_byte(program, index)
+        function = find_byte_function(program, index) if self.has_tables else None
+        if function is not None:
+            byte = read_table(f, self.wide_byte(function[0], values), self.table(function[1]))
+            if how is not None:
+                wide = f.cast(byte, I32, signed_=how.dtype.is_signed)
+                self.rounded[index] = how, f.sub(wide, how.zero)
+            return byte
         if how is not None:
             found = divisor(program, how.ratio)
             ratio = quotient(f, values[found[0]], found[1]) if found else values[how.ratio]
@@ -179,11 +197,17 @@ class _Emitter:
         read = read_byte(program, index)
         if read is None:
             return None
-        how, near = self.rounded[read]
         if instr.op == "sub":
-            return f.cast(near, F32)
-        zero = self.constant(how.zero, I32) if how.zero else 0
-        return f.cast(f.add(near, zero), F32)
+            return f.cast(self.rounded[read][1], F32)
+        return f.cast(self.wide_byte(read, values), F32)
+
+    def wide_byte(self, index: int, values: Sequence[Value]) -> Value:
+        """The byte of instruction `index` in the lowest bits of 32; as a number, if it was rounded
+        here."""
+        if index not in self.rounded:
+            return self.f.cast(values[index], I32)
+        how, near = self.rounded[index]
+        return self.f.add(near, self.constant(how.zero, I32) if how.zero else 0)
 
     def type_of(self, dtype: DType) -> str:
         return vec(element_type(dtype), self.lanes)

@@ -44,6 +44,9 @@ def kernel(name: str, times: int, scale: float, target=TARGET) -> str:
     write.store(
         record.constant(write, "epilogue.zero", times, I32), write.offset(write.params["to"], 16)
     )
+    words = record.table(write, "epilogue.words", [7, 10 * times])
+    word = write.load(I32, write.offset(words, 8))
+    write.store(word, write.offset(write.params["to"], 20))
     entry = open_shared_body(module, 1, 0)
     f = entry.function
     frame = record.open_frame(f, 8)
@@ -70,7 +73,7 @@ def test_kernels_of_other_numbers_share_functions() -> None:
     call = library.function("b", *types, returns=ctypes.c_int)
     assert call(buffers, None, 0, 1, None) == 0
     one = (3).to_bytes(8, "little") + bytes(ctypes.c_float(-1.25)) * 2 + bytes(ctypes.c_int(3))
-    assert bytes(memory) == (one + bytes(4)) * 3
+    assert bytes(memory) == (one + (30).to_bytes(4, "little")) * 3
 
 
 @pytest.mark.skipif(

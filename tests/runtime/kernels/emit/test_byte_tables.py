@@ -1,0 +1,146 @@
+"""Functions of one byte by tables: which are, and that they are what the programs mean, to the
+bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, Ref
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.runtime.kernels.emit.requantize import find_byte_function, reads_tables
+from irc_compiler.runtime.kernels.kernel_table import generate
+from support.kernels.harness import ISAS, target_of
+
+from tests.runtime.kernels.emit.test_requantize import quantised
+from tests.runtime.kernels.emit.test_scalar_program import check, spec_of
+
+F32, U8, I8 = DType.f32, DType.u8, DType.i8
+READ = "llvm.x86.avx512.vpermi2var.qi.512"
+needs_tables = pytest.mark.skipif(
+    "avx512" not in ISAS or not reads_tables(target_of("avx512"), 16),
+    reason="not run: no AVX512-VBMI",
+)
+
+
+def opened(b: Builder, byte: Ref, zero: int, scale: float) -> Ref:
+    wide = b.op("sub", b.cast(byte, F32), b.const(zero, F32))
+    return b.op("mul", wide, b.const(scale, F32))
+
+
+def silu(b: Builder, x: Ref) -> Ref:
+    """As quantisers write it: the sigmoid is a byte as well."""
+    gate = quantised(b, b.op("div", b.op("sigmoid", x), b.const(1 / 255, F32)), U8, None)
+    return b.op("mul", x, opened(b, gate, 0, 1 / 255))
+
+
+def gelu(b: Builder, x: Ref) -> Ref:
+    return b.op("gelu", x)
+
+
+def logarithm(b: Builder, x: Ref) -> Ref:
+    """NaN below 0."""
+    return b.op("log", x)
+
+
+def program(
+    function: Callable[[Builder, Ref], Ref], dtype: DType, zero: int, *, given: DType = F32
+) -> Program:
+    """A value rounded to a byte, or a byte; the function of what that means as another byte, and
+    that byte as a number."""
+    b = Builder()
+    x = b.input(0, given)
+    byte = quantised(b, b.op("mul", x, b.const(20.0, F32)), dtype, zero) if given is F32 else x
+    result = b.op("div", function(b, opened(b, byte, zero, 0.05)), b.const(0.03, F32))
+    last = quantised(b, result, dtype, 7)
+    return b.finish(last, opened(b, last, 7, 0.03))
+
+
+@needs_tables
+@pytest.mark.parametrize("function", [silu, gelu, logarithm])
+@pytest.mark.parametrize(("dtype", "zero"), [(U8, 131), (U8, 0), (I8, -3), (I8, -128)])
+def test_functions_of_rounded_values(
+    function: Callable[[Builder, Ref], Ref], dtype: DType, zero: int
+) -> None:
+    made = program(function, dtype, zero)
+    values = np.random.default_rng(0).standard_normal(1003).astype(np.float32) * 5
+    values[:4] = np.nan, np.inf, -np.inf, -0.0
+    check(made, [values], "avx512")
+    text = generate(spec_of(made, [F32]), target_of("avx512"), "k").text
+    assert READ in text and "fdiv" not in text
+
+
+@needs_tables
+@pytest.mark.parametrize(("dtype", "zero"), [(U8, 131), (I8, -3)])
+def test_functions_of_stored_bytes(dtype: DType, zero: int) -> None:
+    made = program(silu, dtype, zero, given=dtype)
+    codes = np.arange(256, dtype=np.uint8).view(dtype.numpy)
+    check(made, [np.concatenate([codes, codes[3:77]])], "avx512")
+
+
+@needs_tables
+def test_values_between_the_bytes_are_still_computed() -> None:
+    b = Builder()
+    byte = quantised(b, b.input(0, F32), U8, 100)
+    x = opened(b, byte, 100, 0.1)
+    y = silu(b, x)
+    last = quantised(b, b.op("div", y, b.const(0.05, F32)), U8, 9)
+    made = b.finish(last, x, byte)
+    assert find_byte_function(made, made.results[0]) is not None
+    check(made, [np.linspace(-200, 200, 999, dtype=np.float32)], "avx512")
+
+
+@needs_tables
+def test_a_chain_of_functions_is_one_table() -> None:
+    b = Builder()
+    byte = b.input(0, U8)
+    for _ in range(3):
+        byte = quantised(
+            b, b.op("div", silu(b, opened(b, byte, 100, 0.1)), b.const(0.05, F32)), U8, 9
+        )
+    made = b.finish(byte)
+    check(made, [np.arange(256, dtype=np.uint8)], "avx512")
+    text = generate(spec_of(made, [U8]), target_of("avx512"), "k").text
+    assert text.count(f"@{READ}(") // 2 == text.count("bitcast <16 x i32>")
+    assert "sigmoid" not in text and "fmul" not in text
+
+
+@pytest.mark.parametrize("isa", ["avx512 - avx512vbmi", "avx2", "neon"])
+def test_other_instruction_sets_read_no_tables(isa: str) -> None:
+    assert READ not in generate(spec_of(program(silu, U8, 3), [F32]), target_of(isa), "k").text
+
+
+def test_tables_are_for_vectors_of_one_size() -> None:
+    target = target_of("znver4")
+    assert reads_tables(target, 16) and not reads_tables(target, 8)
+    assert not reads_tables(target_of("cascadelake"), 16)
+
+
+def test_what_is_no_function_of_one_byte() -> None:
+    b = Builder()
+    first, second, number = b.input(0, U8), b.input(1, U8), b.input(2, F32)
+    x = opened(b, first, 3, 0.1)
+    sums = (b.op("add", silu(b, x), other) for other in (opened(b, second, 3, 0.1), number))
+    results = [quantised(b, s, U8, 5) for s in sums]
+    short = quantised(b, opened(b, first, 3, 0.1), U8, None)
+    whole = quantised(b, silu(b, number), U8, 5)
+    made = b.finish(*results, short, whole, silu(b, x))
+    assert [find_byte_function(made, r) for r in made.results] == [None] * 5
+
+
+def test_the_table_of_a_function() -> None:
+    b = Builder()
+    near = b.op("max", opened(b, b.input(0, I8), 0, 1.0), b.const(-5.0, F32))
+    for _ in range(6):
+        near = b.op("abs", b.op("sub", near, b.const(1.0, F32)))
+    made = b.finish(quantised(b, near, U8, None))
+    source, words = find_byte_function(made, made.results[0]) or (None, ())
+    found = np.array(words, "<i8").view(np.uint8)
+    assert source == 0 and made.instrs[0].op == "input" and len(found) == 256
+    codes = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
+    wanted = np.maximum(codes, -5)
+    for _ in range(6):
+        wanted = abs(wanted - 1)
+    np.testing.assert_array_equal(found, wanted)
