@@ -1,5 +1,6 @@
 """Operations that only move elements, or choose among them, work on bytes: Dequantize moves behind
-them. A value that is dequantised and quantised again alike was bytes all along.
+them, and Quantize before what only gives a value another shape, next to the arithmetic that it
+rounds. A value that is dequantised and quantised again alike was bytes all along.
 
 Exact: an element's value is a function of its code, growing where the scale is positive.
 """
@@ -23,7 +24,7 @@ from ....ir.ops import (
 )
 from ....ir.ops.shape_inference import known_ints
 from ...rewrite.engine import Pass, Rule, op_rule
-from ...rewrite.patch import MatchFailure, Patch, producer
+from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..match.values import constant_scalar, dtype_of, known_axes, shape_of
 from .scale_layout import joined_groups, reshape_scales, transpose_scales
 
@@ -197,11 +198,30 @@ def cancel_quantize(graph: Graph, node: int, op: Quantize) -> Patch | MatchFailu
     return Patch().replace(Value(node), codes)
 
 
+def quantize_before_reshape(graph: Graph, node: int, op: Quantize) -> Patch | MatchFailure | None:
+    """Quantize(Reshape(x)) = Reshape(Quantize(x)), with one scale for all elements. onnxruntime's
+    quantiser is given Gemm between Reshapes, where MatMul and Add were."""
+    x, scale, zero = (*graph.inputs(node), None, None)[:3]
+    assert x is not None
+    reshape = graph.op(x.node)
+    if reshape.kind not in ("Reshape", "Squeeze", "Unsqueeze"):
+        return None
+    if not is_single(graph, scale) or not is_single(graph, zero):
+        return MatchFailure("scales differ")
+    if not has_one_use(graph, x):
+        return MatchFailure("the reshaped value has other readers")
+    patch = Patch()
+    source, *sizes = graph.inputs(x.node)
+    codes = patch.add(op, source, _scalar(graph, patch, scale), _scalar(graph, patch, zero))
+    return patch.replace(Value(node), patch.add(reshape, codes, *sizes))
+
+
 _RULES: Sequence[Rule] = (
     Rule("move_behind", MOVERS, move_behind),
     Rule("move_weight", ("Reshape", "Transpose"), move_weight),
     op_rule("join_alike", (Concat,), join_alike),
     op_rule("cancel_quantize", (Quantize,), cancel_quantize),
+    op_rule("quantize_before_reshape", (Quantize,), quantize_before_reshape),
 )
 
 sink_dequantize = Pass("sink_dequantize", lambda options: _RULES)

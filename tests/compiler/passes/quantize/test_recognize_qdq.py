@@ -201,6 +201,29 @@ def test_quantising_again_alike_does_nothing() -> None:
         check(net.done(again), sink_dequantize, expected)
 
 
+@pytest.mark.parametrize("reshape", ["Reshape", "Squeeze", "Unsqueeze"])
+def test_values_are_quantised_before_they_are_reshaped(reshape: str) -> None:
+    net = Net()
+    value = net.op(o.Tanh(), net.input("f32", 2, 1, 6))
+    sizes = net.array([12, 1] if reshape == "Reshape" else [1], "i64")
+    made = {"Reshape": o.Reshape(False), "Squeeze": o.Squeeze(), "Unsqueeze": o.Unsqueeze()}
+    moved = net.op(made[reshape], value, sizes)
+    codes = net.op(o.Quantize(DType.u8), moved, net.array([[0.03]]), net.array([7], "u8"))
+    check(net.done(codes), sink_dequantize, ["Tanh", "Quantize", reshape])
+
+
+def test_what_differs_or_is_read_elsewhere_is_reshaped_first() -> None:
+    for scale, more, reason in (
+        (0.03, True, "the reshaped value has other readers"),
+        ([0.03, 0.04, 0.05], False, "scales differ"),
+    ):
+        net = Net()
+        moved = net.op(o.Reshape(False), net.input("f32", 2, 6), net.array([4, 3], "i64"))
+        codes = net.op(o.Quantize(DType.u8), moved, net.array(scale))
+        others = [net.op(o.Tanh(), moved)] if more else []
+        refused(net.done(codes, *others), sink_dequantize, reason)
+
+
 @pytest.mark.parametrize("dtype", ["u4", "i8"])
 def test_weights_in_groups_become_two_dimensional(dtype: str) -> None:
     net = Net()
