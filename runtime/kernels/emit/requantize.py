@@ -8,8 +8,8 @@ and who wants the byte as a number less its zero point, as a residual sum does, 
 
 Networks that are quantised step by step round what a convolution makes to bytes, and again behind
 each part of an activation: x * sigmoid(x) is then a polynomial, a division and three roundings
-between two bytes. All of that is a function of the first byte, and VBMI reads a table of 128 bytes,
-two registers, for 64 bytes at once. Elsewhere a read for each byte takes as long as the arithmetic.
+between two bytes. All of that is a function of the first byte, and vectors have instructions that
+read tables in registers: of 128 bytes with VBMI, of 64 pairs with AVX-512, of 8 words with AVX2.
 """
 
 from __future__ import annotations
@@ -28,17 +28,15 @@ from ....ir.scalar.program import Instr, Program
 from ....plan.packing.panel_params import BYTES
 from ....plan.target import Target
 from ...llvmir.builder import Function
-from ...llvmir.values import F32, I8, I32, Value, number, vec
+from ...llvmir.values import F32, I8, I16, I32, Value, number, vec
 from ...vecmath.table import MATH
 
 # Quotients that become bytes are looked at up to this size; how far divisors may be from 1.
 _MAX_QUOTIENT = 1024.0
 _MAX_DIVISOR = 2.0**60
-# Functions without polynomials that are shorter take no longer than the six instructions that read
-# a table.
+# Functions without polynomials that are shorter take no longer than the instructions that read a
+# table: 6 with VBMI, 11 with AVX-512, 26 with AVX2.
 _MIN_INSTRUCTIONS: Final = 8
-_LANES: Final = 16
-_BYTES_OF_REGISTER: Final = 64
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def divisor(program: Program, ratio: int) -> tuple[int, float] | None:
 
 def reads_tables(target: Target, lanes: int) -> bool:
     """Whether vectors of so many lanes read tables by instructions of the target."""
-    return target.has("avx512vbmi") and lanes == _LANES
+    return target.isa in ("avx512", "avx2") and lanes * 32 == target.vector_bits
 
 
 @lru_cache(maxsize=256)
@@ -188,12 +186,34 @@ def _find_sources(program: Program) -> tuple[int | None, ...]:
 
 def read_table(f: Function, codes: Value, table: Value) -> Value:
     """The bytes of a table at the lowest bytes of codes in 32 bits."""
-    register = vec(I8, _BYTES_OF_REGISTER)
-    at = f.bitcast(codes, register)
-    quarters = [f.load(register, f.offset(table, _BYTES_OF_REGISTER * i)) for i in range(4)]
-    low, high = (
-        f.call("llvm.x86.avx512.vpermi2var.qi.512", register, first, at, second)
-        for first, second in zip(quarters[::2], quarters[1::2], strict=True)
-    )
-    found = f.select(f.icmp("slt", at, 0), high, low)
-    return f.cast(f.bitcast(found, vec(I32, _LANES)), I8)
+    if f.target.has("avx512vbmi"):
+        codes = f.bitcast(codes, vec(I8, 4 * codes.lanes))
+        found = f.select(f.icmp("slt", codes, 0), *_read_halves(f, codes, table, "qi"))
+        return f.cast(f.bitcast(found, vec(I32, codes.lanes // 4)), I8)
+    if f.target.isa == "avx512":
+        pairs = f.bitcast(f.lshr(codes, 1), vec(I16, 2 * codes.lanes))
+        high, low = (f.bitcast(h, codes.type) for h in _read_halves(f, pairs, table, "hi"))
+        found, bytes_each = f.select(f.icmp("ugt", codes, 127), high, low), 2
+    else:
+        found, bytes_each = _read_eighths(f, codes, table), 4
+    return f.cast(f.lshr(found, f.and_(f.shl(codes, 3), 8 * (bytes_each - 1))), I8)
+
+
+def _read_halves(f: Function, at: Value, table: Value, element: str) -> list[Value]:
+    """Elements at the lowest bits of `at`: of the table's second half, and of its first."""
+    quarters = [f.load(at.type, f.offset(table, 64 * i)) for i in range(4)]
+    name = f"llvm.x86.avx512.vpermi2var.{element}.512"
+    return [f.call(name, at.type, quarters[i], at, quarters[i + 1]) for i in (2, 0)]
+
+
+def _read_eighths(f: Function, codes: Value, table: Value) -> Value:
+    """Words of four bytes, each register a table of eight."""
+    at = f.lshr(codes, 2)
+    found = [
+        f.call("llvm.x86.avx2.permd", at.type, f.load(at.type, f.offset(table, 32 * i)), at)
+        for i in range(8)
+    ]
+    for bit in (32, 64, 128):
+        is_odd = f.icmp("ne", f.and_(codes, bit), 0)
+        found = [f.select(is_odd, found[i + 1], found[i]) for i in range(0, len(found), 2)]
+    return found[0]
