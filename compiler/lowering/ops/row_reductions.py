@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from ....ir.ops.accumulate import computing_dtype
 from ....ir.ops.math.reduce import Reduction
 from ....ir.ops.nn.normalize import MVN, LayerNorm
 from ....ir.ops.shape_inference import known_ints
-from ....ir.scalar.builder import Builder
+from ....ir.scalar.builder import Builder, identity
 from ....ir.scalar.program import Program
 from ....ir.types import TensorType, normalize_axis
 from ....plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
@@ -177,6 +178,20 @@ def lower_reduce(lowering: RegionLowering, node: int, op: Reduction) -> None:
     add_reduction(lowering, kind, axes, read.views, out, kept_out, programs, work, name, sources)
 
 
+# Kinds whose result does not depend on the order of the elements: workers share those of one.
+_EXACT = frozenset({"max", "min", "any", "all"})
+_MIN_SHARED_ELEMENTS = 1 << 15
+_MAX_PIECES = 32
+
+
+def _count_pieces(reduced: Sequence[Dim]) -> int:
+    """Into how many equal pieces the first of these axes is cut, which workers reduce."""
+    sizes = [d for d in reduced if isinstance(d, int)]
+    if len(sizes) < len(reduced) or math.prod(sizes) < _MIN_SHARED_ELEMENTS:
+        return 1
+    return max(n for n in range(1, _MAX_PIECES + 1) if sizes[0] % n == 0)
+
+
 def add_reduction(
     lowering: RegionLowering,
     kind: str,
@@ -200,9 +215,29 @@ def add_reduction(
         [shape[i] for i in kept],
         [*([v.strides[i] for i in kept] for v in ins), [walked.strides[i] for i in order]],
     )
+    # The elements that are neighbours in memory are read in vectors, whatever the axes' order.
+    across = replace(
+        ins[0],
+        shape=tuple(shape[i] for i in axes),
+        strides=tuple(ins[0].strides[i] for i in axes),
+    )
+    axes = [axes[i] for i in memory_order(across)]
     reduced, reduced_strides = coalesce(
         [shape[i] for i in axes], [[v.strides[i] for i in axes] for v in ins]
     )
+    pieces = 1 if kept_axes or kind not in _EXACT else _count_pieces(reduced)
+    if pieces > 1:
+        split = (pieces, reduced[0] // pieces, *reduced[1:])
+        views = [
+            replace(v, shape=split, strides=(walk[0] * split[1], *walk))
+            for v, walk in zip(ins, reduced_strides, strict=True)
+        ]
+        dtype = programs[0].instrs[programs[0].results[0]].dtype
+        made = lowering.region.allocate(dtype, (pieces,), name)
+        inner, pair = range(1, len(split)), (programs[0], identity(dtype))
+        add_reduction(lowering, kind, inner, views, made, [1], pair, work, name, sources)
+        ins, axes, programs, work = [made], [0], (identity(dtype), programs[1]), 1
+        kept_strides, reduced, reduced_strides = [(), ()], (pieces,), [(1,)]
     sizes = SizeCollector()
     spec = ReduceSpec(
         kind=kind,

@@ -49,8 +49,12 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
                 chosen = chosen or _for_windows(graph, node)
         elif kind == "Reshape":
             chosen = _tokens_to_image(graph, node)
-            if inputs[0] in found and _groups_channels(graph, node):
-                grouped.add(Value(node))
+            if inputs[0] in found:
+                chosen = chosen or _joins_pixels(graph, node)
+                if _groups_channels(graph, node):
+                    grouped.add(Value(node))
+        elif kind == "Transpose":
+            chosen = inputs[0] not in found and _moves_channels_first(graph, node)
         elif is_elementwise(graph, node):
             alike = [v for v in inputs if same_shape(graph, v, Value(node))]
             chosen = any(v in found for v in alike)
@@ -78,6 +82,23 @@ def _tokens_to_image(graph: Graph, node: int) -> bool:
     if have.shape is None or made.shape is None or len(made.shape) < 4:
         return False
     return all(eq(a, b) is True for a, b in zip(have.shape[:2], made.shape[:2], strict=True))
+
+
+def _joins_pixels(graph: Graph, node: int) -> bool:
+    """Whether an image [batch, channels, spatial...] becomes [batch, channels, pixels]."""
+    have, made = graph.type(graph.input(node, 0)), graph.type(Value(node))
+    assert isinstance(have, TensorType) and isinstance(made, TensorType)
+    if have.shape is None or made.shape is None or len(made.shape) != 3:
+        return False
+    return all(eq(a, b) is True for a, b in zip(have.shape[:2], made.shape[:2], strict=True))
+
+
+def _moves_channels_first(graph: Graph, node: int) -> bool:
+    """Whether [batch, spatial..., channels] becomes an image: its memory is that of one."""
+    order = known_ints(graph.fact(graph.input(node, 1)))
+    if order is None or len(order) < 4:
+        return False
+    return order == [0, len(order) - 1, *range(1, len(order) - 1)]
 
 
 def _groups_channels(graph: Graph, node: int) -> bool:

@@ -1,9 +1,9 @@
 """Reductions: along rows (vectors along the reduced axis) or across them (vectors of results).
 
 Kept elements are split over workers, never the reduced ones, so the bits do not depend on the
-split; a reduction to one element is one worker's. The order of a sum depends on the reduced sizes
-and the instruction set: blocks of UNROLL vectors, one accumulator each, or, across rows, one
-ascending chain per result.
+split; a reduction to one element is one worker's (lowering cuts those whose order changes no bit).
+The order of a sum depends on the reduced sizes, their layout and the instruction set: blocks of
+UNROLL vectors, one accumulator each, or, across rows, one ascending chain per result.
 """
 
 from __future__ import annotations

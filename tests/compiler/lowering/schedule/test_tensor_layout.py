@@ -13,6 +13,7 @@ from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.plan import INPUT, Plan
 from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.convolution import ConvSpec
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.specs.rows import ReduceSpec
 from irc_compiler.plan.target import generic_target
@@ -209,3 +210,37 @@ def test_reductions_between_convolutions_read_and_write_vectors_of_channels(
     (wanted,) = interpret(graph, given)
     (found,) = compile_graph(graph, True, 1)(given)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_images_of_tokens_stay_as_they_are(compile_graph) -> None:
+    """[batch, rows, columns, channels], turned to an image, rounded to bytes with a scale that is
+    known at run time, convolved, and read as pixels: no step turns what it reads."""
+    text = """%0 = Parameter.1() {element_type=f32, shape=["N", 10, 14, 24]} "x"
+%1 = Constant.1() {data=[0, 3, 1, 2], dtype=i64, shape=[4]}
+%2 = Transpose.1(%0, %1)
+%3 = Constant.1() {data=[0, 1, 2, 3], dtype=i64, shape=[4]}
+%4 = ReduceMax.1(%2, %3) {keep_dims=false}
+%5 = Divide.1(%2, %4)
+%6 = Constant.1() {data=~1, dtype=f32, shape=[24, 1, 1, 3, 3]}
+%7 = GroupConvolution.1(%5, %6) {pads_begin=[1, 1], pads_end=[1, 1]}
+%8 = Constant.1() {data=[0, 24, 140], dtype=i64, shape=[3]}
+%9 = Reshape.1(%7, %8) {special_zero=true}
+%10 = ReduceMax.1(%9, %11) {keep_dims=false}
+%12 = Divide.1(%9, %10)
+%13 = Constant.1() {data=[0, 2, 1], dtype=i64, shape=[3]}
+%14 = Transpose.1(%12, %13)
+%15 = Constant.1() {data=~2, dtype=f32, shape=[24, 40]}
+%16 = MatMul.1(%14, %15)
+%17 = Result.1(%16) "y"
+"""
+    text = text.replace("%10 =", "%11 = Constant.1() {data=[0, 1, 2], dtype=i64, shape=[3]}\n%10 =")
+    plan = plan_of(text)
+    families = ["reduce", "elementwise", "conv", "reduce", "elementwise", "gemm"]
+    assert step_families(plan) == families, print_plan(plan)
+    (both,) = {s for s in plan.specs() if isinstance(s, ElementwiseSpec)}
+    assert both.operands()[0].strides == both.operands()[-1].strides == (1,)
+    x = np.random.default_rng(0).standard_normal((2, 10, 14, 24)).astype(np.float32)
+    graph = parse_graph(f'graph "g"\n{text}')
+    (wanted,) = interpret(graph, [x])
+    (found,) = compile_graph(graph, True, 1)([x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
