@@ -96,7 +96,10 @@ def fold_into_max_pool(graph: Graph, node: int, op: MaxPool) -> Patch | MatchFai
         return MatchFailure("what is added may be the largest")
     if graph.use_count(Value(node, 1)) or op.rounding_type.lower() != "floor":
         return MatchFailure("the indices are read, or windows beyond the padding count")
-    return _replace_windows(graph, node, padding, padding.extend(op.windows()))
+    windows = padding.extend(op.windows())
+    if isinstance(windows, Windows) and not windows.hold_data:
+        return MatchFailure("windows would hold nothing but padding")
+    return _replace_windows(graph, node, padding, windows)
 
 
 def fold_into_avg_pool(graph: Graph, node: int, op: AvgPool) -> Patch | MatchFailure | None:

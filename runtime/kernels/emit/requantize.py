@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from ....ir.dtype import DType
+from ....ir.errors import ExecutionError
 from ....ir.lazy_dataclass import dataclass
 from ....ir.scalar.builder import evaluate_program
 from ....ir.scalar.program import Instr, Program
@@ -162,7 +163,10 @@ def find_byte_function(program: Program, index: int) -> tuple[int, tuple[int, ..
         for i in sorted(reached)
     ]
     codes = np.arange(256, dtype=np.uint8).view(instrs[source].dtype.numpy)
-    (table,) = evaluate_program(Program(tuple(body), (numbers[index],)), [codes])
+    try:
+        (table,) = evaluate_program(Program(tuple(body), (numbers[index],)), [codes])
+    except ExecutionError:  # some byte is divided by zero, which is an error where it runs
+        return None
     return source, tuple(np.ascontiguousarray(table).view("<i8").tolist())
 
 

@@ -25,7 +25,7 @@ from ...build.region_lowering import RegionLowering
 from ..data_movement import known_ints
 from ..matmul import accumulator
 
-# NumPy adds as many taps in about the time in which LLVM compiles the sums.
+# So many sums are compiled in half a second, and take 0.3 to 0.6 of NumPy's time on one thread.
 _MAX_SUMS: Final = 256
 _Taps: TypeAlias = tuple[int, int]  # the first tap of a sum, and how many
 

@@ -82,7 +82,7 @@ def test_bytes_are_padded_with_their_zero_point(zero: int) -> None:
 
 
 def test_a_maximum_of_what_is_never_negative() -> None:
-    attributes = "kernel=[3, 3], strides=[2, 2]"
+    attributes = "kernel=[4, 4], strides=[2, 2]"
     check(POOL.format("Relu.1(%7)", PAD, LARGEST, attributes))
     check(POOL.format("Clamp.1(%7) {min=0.0, max=6.0}", PAD, LARGEST, attributes))
     check(POOL.format("Tanh.1(%7)", BELOW_ALL, LARGEST, attributes))
@@ -90,6 +90,9 @@ def test_a_maximum_of_what_is_never_negative() -> None:
     stays(POOL.format("Tanh.1(%7)", PAD, LARGEST, attributes), fold_pads, reason)
     clamped = "Clamp.1(%7) {min=-1.0, max=6.0}"
     stays(POOL.format(clamped, PAD, LARGEST, attributes), fold_pads, reason)
+    sparse = "kernel=[2, 2], dilations=[7, 7]"
+    nothing = "windows would hold nothing but padding"
+    stays(POOL.format("Relu.1(%7)", PAD, LARGEST, sparse), fold_pads, nothing)
     indices = POOL.format("Relu.1(%7)", PAD, LARGEST, attributes) + "%9 = Result.1(%5:1)\n"
     other = "the indices are read, or windows beyond the padding count"
     stays(indices, fold_pads, other)

@@ -130,6 +130,21 @@ def test_what_is_no_function_of_one_byte() -> None:
     assert [find_byte_function(made, r) for r in made.results] == [None] * 5
 
 
+def test_a_division_by_zero_is_found_where_it_runs() -> None:
+    for divisor, found in ((3, False), (0, True)):
+        b = Builder()
+        byte = b.input(0, U8)
+        below = (
+            b.op("bitor", byte, b.const(1, U8))
+            if not found
+            else b.op("sub", byte, b.const(divisor, U8))
+        )
+        for _ in range(8):
+            byte = b.op("add", b.op("bitxor", byte, b.const(85, U8)), byte)
+        made = b.finish(b.op("div", byte, below))
+        assert (find_byte_function(made, made.results[0]) is None) == found
+
+
 def test_the_table_of_a_function() -> None:
     b = Builder()
     near = b.op("max", opened(b, b.input(0, I8), 0, 1.0), b.const(-5.0, F32))
