@@ -15,9 +15,9 @@ read tables in registers: of 128 bytes with VBMI, of 64 pairs with AVX-512, of 8
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -133,12 +133,32 @@ def reads_tables(target: Target, lanes: int) -> bool:
     return target.isa in ("avx512", "avx2") and lanes * 32 == target.vector_bits
 
 
+# The value number of a byte, and for each of its 256 patterns of bits another byte, as i64 words.
+ByteFunction: TypeAlias = tuple[int, tuple[int, ...]]
+
+
 @lru_cache(maxsize=256)
-def find_byte_function(program: Program, index: int) -> tuple[int, tuple[int, ...]] | None:
-    """(value number of a byte, what instruction `index` is for each of its 256 patterns of bits,
-    as i64 words) where that makes a byte of nothing else by many instructions."""
+def find_byte_functions(program: Program) -> Mapping[int, ByteFunction]:
+    """The instructions that make a byte of nothing but another byte by many instructions, of those
+    that the results are made of."""
+    sources, found = _find_sources(program), dict[int, ByteFunction]()
+    reached, waiting = set[int](), list(program.results)
+    while waiting:
+        index = waiting.pop()
+        if index in reached:
+            continue
+        reached.add(index)
+        function = _find_byte_function(program, index, sources[index])
+        if function is not None:
+            found[index] = function
+            waiting.append(function[0])
+        elif program.instrs[index].op != "input":
+            waiting += program.instrs[index].args
+    return found
+
+
+def _find_byte_function(program: Program, index: int, source: int | None) -> ByteFunction | None:
     instrs = program.instrs
-    source = _find_sources(program)[index]
     if instrs[index].dtype not in BYTES or source is None:
         return None
     reached, waiting = {source}, [index]
@@ -170,7 +190,6 @@ def find_byte_function(program: Program, index: int) -> tuple[int, tuple[int, ..
     return source, tuple(np.ascontiguousarray(table).view("<i8").tolist())
 
 
-@lru_cache(maxsize=256)
 def _find_sources(program: Program) -> tuple[int | None, ...]:
     """For each instruction the byte of which alone it is a function, if there is one; a byte of
     several values is its own."""

@@ -23,7 +23,7 @@ from .code_record import Constants
 from .requantize import (
     Rounded,
     divisor,
-    find_byte_function,
+    find_byte_functions,
     quotient,
     read_byte,
     read_table,
@@ -69,7 +69,7 @@ def emit_program(
         lanes = next((v.lanes for v in inputs if v is not None), 1)
     emitter = _Emitter(f, program, lanes, guard, constants)
     values: list[Value] = []
-    replaced = _find_replaced(program, emitter.has_tables)
+    replaced = _find_replaced(program, reads_tables(f.target, lanes))
     for index, instr in enumerate(program.instrs):
         if index in replaced:
             value = _UNUSED
@@ -102,10 +102,11 @@ def _find_replaced(program: Program, has_tables: bool) -> frozenset[int]:
 def _reads(program: Program, has_tables: bool) -> Callable[[int], Sequence[int]]:
     """The values that the code of an instruction reads."""
 
+    functions = find_byte_functions(program) if has_tables else {}
+
     def reads(index: int) -> Sequence[int]:
-        function = find_byte_function(program, index) if has_tables else None
-        if function is not None:
-            return (function[0],)
+        if index in functions:
+            return (functions[index][0],)
         how = rounded_byte(program, index)
         if how is not None:
             found = divisor(program, how.ratio)
@@ -152,7 +153,7 @@ class _Emitter:
     ) -> None:
         self.f, self.program, self.lanes, self.guard = f, program, lanes, guard
         self.constants, self.count = constants, 0
-        self.has_tables = reads_tables(f.target, lanes)
+        self.functions = find_byte_functions(program) if reads_tables(f.target, lanes) else {}
         self.scales = _find_scales(program) if constants is not None else frozenset[int]()
         # What was flushed to give a value.
         self.unflushed: dict[str, Value] = {}
@@ -178,9 +179,9 @@ class _Emitter:
         f, program = self.f, self.program
         instr = program.instrs[index]
         how = rounded_byte(program, index)
-        function = find_byte_function(program, index) if self.has_tables else None
-        if function is not None:
-            byte = read_table(f, self.wide_byte(function[0], values), self.table(function[1]))
+        if index in self.functions:
+            source, words = self.functions[index]
+            byte = read_table(f, self.wide_byte(source, values), self.table(words))
             if how is not None:
                 wide = f.cast(byte, I32, signed_=how.dtype.is_signed)
                 self.rounded[index] = how, f.sub(wide, how.zero)
