@@ -236,7 +236,7 @@ def add_reduction(
         made = lowering.region.allocate(dtype, (pieces,), name)
         inner, pair = range(1, len(split)), (programs[0], identity(dtype))
         add_reduction(lowering, kind, inner, views, made, [1], pair, work, name, sources)
-        ins, axes, programs, work = [made], [0], (identity(dtype), programs[1]), 1
+        ins, programs, work = [made], (identity(dtype), programs[1]), 1
         kept_strides, reduced, reduced_strides = [(), ()], (pieces,), [(1,)]
     sizes = SizeCollector()
     spec = ReduceSpec(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -246,16 +246,20 @@ class Col2Im(Op):
             channels = depth // area
         return (TensorType(data.tensor.dtype, (*shape[:-2], channels, *spatial)),)
 
+    def count_windows(self, size: Sequence[int], kernel: Sequence[int]) -> list[int]:
+        """The windows along each axis of an image of this size."""
+        return [
+            (n + b + e - (k - 1) * d - 1) // s + 1
+            for n, b, e, k, d, s in zip(
+                size, self.pads_begin, self.pads_end, kernel, self.dilations, self.strides,
+                strict=True,
+            )
+        ]  # fmt: skip
+
     def evaluate(self, data: Array, output_size: Array, kernel_size: Array) -> tuple[Array, ...]:
         (height, width), (kh, kw) = ints_of(output_size), ints_of(kernel_size)
         wide = widen_array(data if data.ndim == 3 else data[None])
-        steps = [
-            (n + b + e - (k - 1) * d - 1) // s + 1
-            for n, b, e, k, d, s in zip(
-                (height, width), self.pads_begin, self.pads_end, (kh, kw), self.dilations,
-                self.strides, strict=True,
-            )
-        ]  # fmt: skip
+        steps = self.count_windows((height, width), (kh, kw))
         split = wide.reshape(len(wide), -1, kh, kw, *steps)
         (top, left), (bottom, right) = self.pads_begin, self.pads_end
         full = np.zeros((*split.shape[:2], height + top + bottom, width + left + right), wide.dtype)

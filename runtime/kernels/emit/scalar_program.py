@@ -69,7 +69,7 @@ def emit_program(
         lanes = next((v.lanes for v in inputs if v is not None), 1)
     emitter = _Emitter(f, program, lanes, guard, constants)
     values: list[Value] = []
-    replaced = _find_replaced(program, reads_tables(f.target, lanes))
+    replaced = _find_replaced(program, bool(emitter.functions))
     for index, instr in enumerate(program.instrs):
         if index in replaced:
             value = _UNUSED

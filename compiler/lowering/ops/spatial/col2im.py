@@ -38,22 +38,12 @@ def refuse_col2im(graph: Graph, node: int, op: Col2Im) -> str | None:
     kernel, size = known_ints(graph, node, 2), known_ints(graph, node, 1)
     if kernel is None or size is None or data.shape is None:
         return "the sizes of the image or of the windows are known at run time only"
-    if data.shape[-1] != math.prod(_count_windows(op, size, kernel)):
+    if data.shape[-1] != math.prod(op.count_windows(size, kernel)):
         return "other windows than the image has"
     sums = (len(_split_taps(*axis)) for axis in zip(kernel, op.strides, op.dilations, strict=True))
     if math.prod(sums) > _MAX_SUMS:
         return f"a window of more than {_MAX_SUMS} sums"
     return None
-
-
-def _count_windows(op: Col2Im, size: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """The windows along each axis."""
-    return [
-        (n + b + e - (k - 1) * d - 1) // s + 1
-        for n, b, e, k, d, s in zip(
-            size, op.pads_begin, op.pads_end, kernel, op.dilations, op.strides, strict=True
-        )
-    ]
 
 
 def _split_taps(kernel: int, stride: int, dilation: int) -> list[_Taps]:
@@ -67,7 +57,7 @@ def lower_col2im(lowering: RegionLowering, node: int, op: Col2Im) -> None:
     data = lowering.view(lowering.graph.input(node, 0))
     size, kernel = (known_ints(lowering.graph, node, port) or [] for port in (1, 2))
     name, sources = lowering.name(node), lowering.sources(node)
-    windows = _count_windows(op, size, kernel)
+    windows = op.count_windows(size, kernel)
     shape = (*data.shape[:-2], data.shape[-2] // (kernel[0] * kernel[1]), *kernel, *windows)
     columns = reshape(data, shape)
     if columns is None:

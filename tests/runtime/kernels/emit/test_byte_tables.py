@@ -130,6 +130,22 @@ def test_what_is_no_function_of_one_byte() -> None:
     assert not find_byte_functions(made).keys() & set(made.results)
 
 
+def test_functions_before_a_byte_of_several_values_are_found() -> None:
+    b = Builder()
+    first, second = (
+        quantised(
+            b, b.op("div", gelu(b, opened(b, b.input(i, U8), 3, 0.1)), b.const(0.1, F32)), U8, 5
+        )
+        for i in range(2)
+    )
+    total = b.op("add", opened(b, first, 5, 0.1), opened(b, second, 5, 0.1))
+    joined = quantised(b, b.op("div", total, b.const(0.2, F32)), U8, 9)
+    last = b.op("div", gelu(b, opened(b, joined, 9, 0.2)), b.const(0.1, F32))
+    made = b.finish(quantised(b, last, U8, 5))
+    functions = find_byte_functions(made)
+    assert len(functions) == 3 and functions[made.results[0]][0] not in functions
+
+
 def test_a_division_by_zero_is_found_where_it_runs() -> None:
     for divisor, found in ((3, False), (0, True)):
         b = Builder()
