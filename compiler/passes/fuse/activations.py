@@ -1,4 +1,5 @@
-"""An activation that alone reads a product becomes the product's own."""
+"""An activation that alone reads a product becomes the product's own. Behind a reshape it moves in
+front of it first: next to a product, or a convolution whose epilogue takes it."""
 
 from __future__ import annotations
 
@@ -11,13 +12,18 @@ from ....ir.graph import Graph, Value
 from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Op
 from ....ir.ops import ACTIVATIONS
+from ...legality import EPILOGUE_ANCHORS, is_elementwise
 from ...rewrite.engine import OpT, Pass, Rule
-from ...rewrite.patch import MatchFailure, Patch
+from ...rewrite.patch import MatchFailure, Patch, has_one_use
 from ..match.values import constant_scalar, dtype_of, same_shape
 from .matmul_add import as_gemm
 
 # The name of a Gemm's activation and its parameters.
 Named = tuple[str, tuple[float, ...]]
+
+_RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
+# The longest chain of elementwise operations that is followed back to its product.
+_MAX_CHAIN = 8
 
 
 def _name_activation(name: str, *parameters: float) -> Callable[[Graph, int, Op], Named]:
@@ -88,6 +94,41 @@ _ENTRIES = (
 NAMES: dict[type[Op], Callable[[Graph, int, Any], Named | None]] = {e.op: e.read for e in _ENTRIES}
 
 
+def move_before_reshape(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """f(Reshape(x)) = Reshape(f(x)), where an epilogue may compute f: x is a product's result, or a
+    chain of elementwise operations on it."""
+    moved, *others = graph.inputs(node)
+    if moved is None or graph.op(moved.node).kind not in _RESHAPES:
+        return None
+    source, *sizes = graph.inputs(moved.node)
+    if source is None or not _ends_at_anchor(graph, source):
+        return None
+    if any(v is not None and constant_scalar(graph, v) is None for v in others):
+        return MatchFailure("a parameter of the activation is not a constant number")
+    if not has_one_use(graph, moved) or not same_shape(graph, moved, Value(node)):
+        return MatchFailure("the reshaped value has other readers")
+    patch = Patch()
+    computed = patch.add(graph.op(node), source, *others)
+    return patch.replace(Value(node), patch.add(graph.op(moved.node), computed, *sizes))
+
+
+def _ends_at_anchor(graph: Graph, value: Value) -> bool:
+    """Whether a value that one operation reads is computed by an epilogue."""
+    for _ in range(_MAX_CHAIN):
+        if not has_one_use(graph, value):
+            return False
+        if graph.op(value.node).kind in EPILOGUE_ANCHORS:
+            return True
+        if not is_elementwise(graph, value.node):
+            return False
+        inputs = [v for v in graph.inputs(value.node) if v is not None]
+        same = [v for v in inputs if same_shape(graph, v, value)]
+        if len(same) != 1:
+            return False
+        (value,) = same
+    return False
+
+
 def take_activation(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """An activation operation on a product."""
     named = NAMES.get(type(graph.op(node)))
@@ -114,6 +155,9 @@ def take_activation(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _KINDS = tuple(dict.fromkeys(cls.kind for cls in NAMES))
-_RULES = (Rule("take_activation", _KINDS, take_activation),)
+_RULES = (
+    Rule("move_before_reshape", _KINDS, move_before_reshape),
+    Rule("take_activation", _KINDS, take_activation),
+)
 
 fuse_activations = Pass("fuse_activations", lambda options: _RULES)

@@ -151,3 +151,55 @@ def test_activations_of_integers() -> None:
 %4 = Result.1(%2)
 """,
     )
+
+
+CONVOLUTION = """
+%0 = Input(f32[1, 2, 4, 6])
+%1 = Const(f32[2, 1, 1, 3, 3] = ~1)
+%2 = Const(i64[3] = 1, 2, 24)
+%3 = GroupConvolution.1(%0, %1) {{pads_begin=[1, 1], pads_end=[1, 1]}}
+{steps}
+%9 = Result.1(%5)
+"""
+FLATTEN = "Reshape.1({}, %2) {{special_zero=false}}"
+ADD = "%6 = Const(f32[2, 1, 1] = 1, 2)\n%7 = Add.1(%3, %6)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # A depthwise convolution whose pixels are flattened, as in PVT-v2.
+        (
+            f"%4 = {FLATTEN.format('%3')}\n%5 = Gelu.2(%4) names=y",
+            f"%4 = Gelu.2(%3)\n%5 = {FLATTEN.format('%4')} names=y",
+        ),
+        (
+            f"{ADD}%4 = {FLATTEN.format('%7')}\n%5 = Relu.1(%4) names=y",
+            f"{ADD}%4 = Relu.1(%7)\n%5 = {FLATTEN.format('%4')} names=y",
+        ),
+    ],
+)
+def test_activations_move_in_front_of_reshapes(before: str, after: str) -> None:
+    becomes(CONVOLUTION.format(steps=before), fuse_activations, CONVOLUTION.format(steps=after))
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (
+            f"%4 = {FLATTEN.format('%3')}\n%8 = Relu.1(%4)\n%5 = Add.1(%4, %8)",
+            "the reshaped value has other readers",
+        ),
+        # Nothing computes an epilogue.
+        (
+            f"%7 = MaxPool.1(%3) {{kernel=[1, 1]}}\n%4 = {FLATTEN.format('%7')}\n%5 = Relu.1(%4)",
+            None,
+        ),
+        (
+            f"%6 = Const(f32[2, 1] = 1, 2)\n%4 = {FLATTEN.format('%3')}\n%5 = PRelu.1(%4, %6)",
+            "a parameter of the activation is not a constant number",
+        ),
+    ],
+)
+def test_activations_stay_behind_reshapes(steps: str, reason: str | None) -> None:
+    stays(CONVOLUTION.format(steps=steps), fuse_activations, reason)
