@@ -32,9 +32,12 @@ from ...llvmir.builder import Function
 from ...llvmir.values import F32, I8, I16, I32, Value, number, vec
 from ...vecmath.table import MATH
 
-# Quotients that become bytes are looked at up to this size; how far divisors may be from 1.
-_MAX_QUOTIENT = 1024.0
+# How far divisors of f32 may be from 1, so that nothing is below the smallest normal number.
 _MAX_DIVISOR = 2.0**60
+# Numbers of f32 tried on each side of half an integer: a quotient is rounded to one of two.
+_NEIGHBOURS: Final = 3
+# In units in the last place of f32, how near to the middle of two a sum of f64 is not certain.
+_UNKNOWN_ULPS: Final = 2.0**-26
 # Functions without polynomials that are shorter take no longer than the instructions that read a
 # table: 6 with VBMI, 11 with AVX-512, 26 with AVX2.
 _MIN_INSTRUCTIONS: Final = 8
@@ -88,33 +91,60 @@ def read_byte(program: Program, index: int) -> int | None:
 
 
 def round_to_int32(
-    f: Function, x: Value, how: Rounded, constant: Callable[[float, str], Value]
+    f: Function,
+    x: Value,
+    by: float | None,
+    how: Rounded,
+    constant: Callable[[float, str], Value],
 ) -> Value:
-    """The byte less its zero point, in 32 bits. constant(x, element): in all lanes."""
+    """The byte less its zero point, in 32 bits, where `x`, divided by `by` if there is one, is
+    what is rounded. constant(x, element): in all lanes."""
     low, high = float(how.dtype.min - how.zero), float(how.dtype.max - how.zero)
+    factors = None
+    if by is not None and f.target.fma:
+        factors = split_reciprocal(by, int(low), int(high))
+    quotient = x
+    if factors is not None:
+        assert by is not None
+        # Beyond these x all bytes are the limits.
+        low, high = (low - 0.25) * by, (high + 0.25) * by
+    elif by is not None:
+        quotient = f.fdiv(x, number(by, x.type))
     # The comparison with low is false for NaN, which then becomes low.
-    limited = f.min_or(f.max_or(x, constant(low, F32)), constant(high, F32))
-    if low:
+    limited = f.min_or(f.max_or(quotient, constant(low, F32)), constant(high, F32))
+    if factors is not None:
+        rest = f.fmul(limited, constant(factors[1], F32))
+        limited = f.fma(limited, constant(factors[0], F32), rest)
+    if how.dtype.min != how.zero:
         limited = f.select(f.fcmp("uno", x, x), number(0.0, x.type), limited)
     return f.intrinsic("lrint", limited, returns=vec(I32, x.lanes), by_result=True)
 
 
-def quotient(f: Function, x: Value, by: float) -> Value:
-    """x / by as `round_to_int32` needs it: rounded to f32 up to a size of 1024, and beyond it that.
+@lru_cache(maxsize=256)
+def split_reciprocal(by: float, low: int, high: int) -> tuple[float, float] | None:
+    """Two numbers of f32 whose sum is nearly 1 / by, so that x * first + x * second, rounded twice,
+    is as near to an integer as x / by is, for all x between low * by and high * by; or None.
 
-    A product with the reciprocal, which two steps of Newton's method correct: the first leaves less
-    than a unit in the last place, of which the remainder is exact, and the second then rounds as
-    the division does (Markstein, "Computation of elementary functions on the IBM RISC System/6000
-    processor", 1990). A division takes as long as a dozen of these.
+    The sum differs from the quotient by 2**-47 of it, and rounded to f32 it may differ only where
+    the quotient is that near to the middle of two numbers (Brisebarre, Muller, Raina, "Accelerating
+    correctly rounded floating-point division when the divisor is known in advance", 2004). Only
+    next to half an integer may that change what it is rounded to, so that a few numbers next to
+    each of these are tried. A division takes as long as a dozen of these operations.
     """
-    if not f.target.fma or not 1 / _MAX_DIVISOR < abs(by) < _MAX_DIVISOR:
-        return f.fdiv(x, number(by, x.type))
-    most = abs(by) * _MAX_QUOTIENT
-    inverse, x = 1.0 / by, f.clamp(x, -most, most)
-    q = f.fmul(x, number(inverse, x.type))
-    for _ in range(2):
-        q = f.fma(f.fma(q, -by, x), inverse, q)
-    return q
+    if not 1 / _MAX_DIVISOR < by < _MAX_DIVISOR or np.float32(by) != by:
+        return None
+    first = np.float32(1.0 / by)
+    second = np.float32(1.0 / by - float(first))
+    halves = (np.arange(low, high) + 0.5) * by
+    bits = halves.astype(np.float32).view(np.int32)
+    x = (bits[:, None] + np.arange(-_NEIGHBOURS, _NEIGHBOURS + 1, dtype=np.int32)).view(np.float32)
+    exact = x.astype(np.float64) * float(first) + (x * second).astype(np.float64)
+    rounded = exact.astype(np.float32)
+    # The sum of f64 has been rounded: it says which number of f32 is nearer, but in the middle.
+    ulps = np.abs(exact - rounded) / np.spacing(np.abs(rounded)).astype(np.float64)
+    is_known = np.abs(ulps - 0.5) > _UNKNOWN_ULPS
+    is_equal = np.rint(rounded) == np.rint(x / np.float32(by))
+    return (float(first), float(second)) if np.all(is_known & is_equal) else None
 
 
 def divisor(program: Program, ratio: int) -> tuple[int, float] | None:

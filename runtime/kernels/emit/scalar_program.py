@@ -24,7 +24,6 @@ from .requantize import (
     Rounded,
     divisor,
     find_byte_functions,
-    quotient,
     read_byte,
     read_table,
     reads_tables,
@@ -188,8 +187,8 @@ class _Emitter:
             return byte
         if how is not None:
             found = divisor(program, how.ratio)
-            ratio = quotient(f, values[found[0]], found[1]) if found else values[how.ratio]
-            near = round_to_int32(f, ratio, how, self.constant)
+            source, by = found or (how.ratio, None)
+            near = round_to_int32(f, values[source], by, how, self.constant)
             self.rounded[index] = how, near
             # Added to the bytes: where the zero point is not in the code, LLVM would store what
             # narrows 32 bits directly, which takes longer.
