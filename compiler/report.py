@@ -176,6 +176,9 @@ def _integers(plan: Plan) -> str:
         count = sum(s.factor_dtypes()[:1] in [(b,) for b in BYTES] for s in products)
         if count:
             found.append(f"{count} of {len(products)} {name}")
+    attentions = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, AttentionSpec)]
+    if count := sum(s.quantization is not None for s in attentions):
+        found.append(f"scores of {count} of {len(attentions)} attentions")
     return f"{', '.join(found)} multiply bytes" if found else ""
 
 

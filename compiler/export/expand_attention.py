@@ -12,6 +12,7 @@ from ...ir.ops import (
     Attention,
     Broadcast,
     Concat,
+    Convert,
     Gather,
     LessEqual,
     MatMul,
@@ -35,10 +36,14 @@ _HIDDEN = -float("inf")
 def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
     """softmax(scale * query x key^T, masked) x value."""
     op = record.op
-    query, key, value, mask, sink = (*inputs, None, None)[:5]
+    query, key, value, mask, sink, *zeros = (*inputs, None, None, None, None)[:7]
     assert isinstance(op, Attention)
-    assert query is not None
-    dtype = build.dtype(query)
+    assert query is not None and key is not None and value is not None
+    dtype = build.dtype(value)
+    if build.dtype(query) is not dtype:
+        query, key = (
+            _open_bytes(build, v, z, dtype) for v, z in zip((query, key), zeros, strict=True)
+        )
     # Scores that are not scaled yet may be too large for f16.
     early = abs(op.scale) < 1 and computing_dtype(dtype) is not dtype
     if early:
@@ -66,6 +71,12 @@ def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None])
     if sink is not None:
         found = _drop_last(build, found)
     return [build.op(MatMul(), found, value)]
+
+
+def _open_bytes(build: Build, codes: Value, zero: Value | None, dtype: DType) -> Value:
+    """Bytes of queries or keys as numbers, less their zero point."""
+    value = build.op(Convert(dtype), codes)
+    return value if zero is None else build.op(Subtract(), value, build.op(Convert(dtype), zero))
 
 
 def _with_sink(build: Build, scores: Value, sink: Value) -> Value:

@@ -186,7 +186,7 @@ _ENTRIES = (
     Lowerer((ops.Dequantize, ops.AffineDequantize), _lower_nothing, (), _refuse_dequantize),
     Lowerer((ops.QuantizeRows, ops.DequantizeRows), lower_row_codes),
     Lowerer((ops.Softmax1, ops.Softmax, ops.LogSoftmax), lower_softmax, None, _refuse_float_row),
-    Lowerer((ops.Attention,), lower_attention, None, refuse_attention),
+    Lowerer((ops.Attention,), lower_attention, (0, 1, 2, 3, 4), refuse_attention),
     Lowerer((LayerNorm, RMSNorm), lower_norm, None, _refuse_norm),
     Lowerer((MVN,), lower_norm, (0,), _refuse_norm),
     Lowerer((ops.GroupNormalization,), lower_groups, None, refuse_groups),

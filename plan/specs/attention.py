@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from ...ir.dtype import DType
 from ...ir.lazy_dataclass import dataclass
 from ...ir.row_codes import RowCodes
+from ..packing.panel_params import BYTES, cell_depth
 from ..ranges import COUNT, OFFSET, Range
 from ..target import Target
 from .base import Operand, Size, Spec, resolver
@@ -19,6 +20,13 @@ MAX_HEAD: Final = 1024
 # Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
 # panel of queries takes a third of the first cache.
 BLOCK_KEYS: Final = 128
+# Neighbours in a row of queries or keys of bytes that one instruction multiplies.
+BYTES_PER_CELL: Final = 4
+
+
+def can_multiply_bytes(target: Target) -> bool:
+    """Whether an instruction multiplies cells of bytes as they are in memory: u8 by i8."""
+    return target.isa != "neon" and cell_depth(target, DType.i8) == BYTES_PER_CELL
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,10 @@ class AttentionSpec(Spec):
     one chain over them. compute_dtype: bf16 rounds queries, keys, values and the softmax's
     exponentials to bf16 before they are multiplied. row_bits: other than 0, keys and values are u8
     rows of codes of so many bits (ir/row_codes.py), which the strides of `key` and
-    `value` walk in bytes. Buffers: query, key, value, mask?, sink?, out.
+    `value` walk in bytes. quantization: 3 numbers of f32, a factor and the zero points of queries
+    (u8 or i8) and keys (u8): they are bytes, and query . key is the factor times the sum, in 32
+    bits, of what they are less their zero points. Buffers: query, key, value, mask?, sink?,
+    quantization?, out.
     """
 
     family: ClassVar[str] = "attention"
@@ -69,6 +80,7 @@ class AttentionSpec(Spec):
     softcap: float = 0.0
     sink: Operand | None = None
     row_bits: int = 0
+    quantization: Operand | None = None
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -82,7 +94,7 @@ class AttentionSpec(Spec):
         return RowCodes(self.head_size, self.row_bits), RowCodes(self.value_size, self.row_bits)
 
     def operands(self) -> tuple[Operand, ...]:
-        given = (o for o in (self.mask, self.sink) if o is not None)
+        given = (o for o in (self.mask, self.sink, self.quantization) if o is not None)
         return (self.query, self.key, self.value, *given, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
@@ -93,7 +105,8 @@ class AttentionSpec(Spec):
         ]
         ends = ((*rows, self.head_size), *((*keys, n) for n in stored))
         sink = () if self.sink is None else (rows,)
-        return [*ends, *mask, *sink, (*rows, self.value_size)]
+        numbers = () if self.quantization is None else ((*(1 for _ in self.batch), 3),)
+        return [*ends, *mask, *sink, *numbers, (*rows, self.value_size)]
 
     def reduced_axes(self) -> tuple[Size, ...]:
         return (self.keys,)
@@ -117,6 +130,9 @@ class AttentionSpec(Spec):
                 got = f"{codes.size} of {codes.bits} bits in {operand.dtype}"
                 raise spec_error("keys or values have no such codes", where, got, "rows of u8")
         plain = (self.query, *(rows if not self.row_bits else ()), self.out)
+        if self.quantization is not None:
+            self._verify_bytes(target)
+            plain = (self.value, self.out)
         if self.mask is not None and self.mask.dtype is not DType.boolean:
             plain = (*plain, self.mask)
         if self.sink is not None:
@@ -128,6 +144,17 @@ class AttentionSpec(Spec):
             if operand.strides[-1] != 1:
                 got = operand.strides
                 raise spec_error("rows of heads are not contiguous", where, got, "1 at the end")
+
+    def _verify_bytes(self, target: Target) -> None:
+        """Cells of bytes are read where keys are, and sums of them fit 32 bits."""
+        where, (query, key) = self.where, (self.query.dtype, self.key.dtype)
+        if query not in BYTES or key is not DType.u8 or self.row_bits:
+            raise spec_error("no kernel has such scores", where, f"{query} x {key}", "bytes x u8")
+        if not can_multiply_bytes(target):
+            raise spec_error("this processor does not multiply u8 by i8", where, target.isa, None)
+        if self.head_size % BYTES_PER_CELL:
+            expected = f"a multiple of {BYTES_PER_CELL}"
+            raise spec_error("a row of bytes has a part of a cell", where, self.head_size, expected)
 
     def flops(self, dims: Sequence[int]) -> int:
         at = resolver(dims)
@@ -146,4 +173,5 @@ class AttentionSpec(Spec):
         causal = " causal" if self.causal is not None else ""
         sinks = " with sinks" if self.sink else ""
         codes = f" of u{self.row_bits} codes" if self.row_bits else ""
+        codes = " with scores of bytes" if self.quantization is not None else codes
         return f" {batch}{rows} x {heads}{codes}{factors}{capped}{causal}{sinks}"

@@ -12,6 +12,9 @@ import onnx
 import pytest
 from irc_compiler.compiler.frontends.onnx.reader import read_onnx
 from irc_compiler.ir.interpret import interpret
+from irc_compiler.plan.specs.attention import can_multiply_bytes
+from irc_compiler.runtime.jit.host_features import available_isas
+from irc_compiler.runtime.machine.detect import host_target
 from support.models import quantized, small
 from support.models.encoders import bert, bert_inputs
 from support.models.oracles import Arrays, random_inputs, run_onnxruntime, run_openvino
@@ -92,3 +95,38 @@ def test_fake_quantize_against_openvino(tmp_path: Path) -> None:
     (peer,) = run_openvino(path, inputs).values()
     assert np.abs(found - expected).max() <= 0.03 * np.abs(expected).max()
     assert np.abs(found - peer).max() <= 0.1 * np.abs(peer).max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", ["", "avx2"])
+def test_scores_of_fake_quantised_queries_and_keys(
+    tmp_path: Path, isa: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attention as NNCF quantises it, keys scaled behind their steps: against OpenVINO, where
+    bytes are multiplied and where they are not."""
+    import openvino as ov
+    from openvino import opset13 as o
+
+    if isa and isa in available_isas():
+        monkeypatch.setenv("IRC_ISA", isa)
+    given = [o.parameter([1, 3, n, 32], ov.Type.f32) for n in (50, 70, 70)]
+    limits = [np.float32(n) for n in (-1.28, 1.27)] * 2
+    query, key = (o.fake_quantize(x, *limits, 256) for x in given[:2])
+    key = o.multiply(o.transpose(key, [0, 1, 3, 2]), np.float32(0.2))
+    scores = o.add(o.matmul(query, key, False, False), np.zeros((1, 1, 50, 70), np.float32))
+    made = o.matmul(o.softmax(scores, -1), given[2], False, False)
+    path = tmp_path / "attention.xml"
+    ov.save_model(ov.Model([made], given, "attention"), path, compress_to_fp16=False)
+    net = irc.compile_model(path, num_threads=1)
+    assert not net.plan.host_steps()
+    multiplied = can_multiply_bytes(host_target())
+    assert ("scores of 1 of 1 attentions multiply bytes" in net.report()) == multiplied
+    rng = np.random.default_rng(5)
+    inputs = [rng.standard_normal([int(d) for d in p.shape]).astype(np.float32) for p in net.inputs]
+    (found,) = net(inputs)
+    (expected,) = interpret(net.model.graph, inputs)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+    (peer,) = run_openvino(
+        path, dict(zip([p.name for p in net.inputs], inputs, strict=True))
+    ).values()
+    np.testing.assert_allclose(found, peer, rtol=0, atol=2e-3)

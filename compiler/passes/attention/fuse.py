@@ -37,11 +37,9 @@ from .match_scores import (
     find_softmax,
     match_scale,
 )
+from .quantized_scores import MOVES, take_codes
 from .scales import merge_scales, scale_masked_scores, scale_queries
 from .sink_dequantize_rows import sink_dequantize_rows
-
-# Operations that only move elements: a scale may as well be applied behind them.
-_MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze"})
 
 
 def take_operation(
@@ -180,7 +178,7 @@ def _without_scale(graph: Graph, patch: Patch, value: Value) -> tuple[Value, flo
     the factor; the value itself and 1 where nothing scales it."""
     moves: list[int] = []
     at = value
-    while has_one_use(graph, at) and graph.op(at.node).kind in _MOVES:
+    while has_one_use(graph, at) and graph.op(at.node).kind in MOVES:
         moves.append(at.node)
         at = graph.input(at.node, 0)
     scaled = None
@@ -206,6 +204,7 @@ _RULES = (
     op_rule("fuse_products", (MatMul,), fuse_products),
     op_rule("absorb_scale", (Attention,), absorb_scale),
     op_rule("share_heads", (Attention,), share_heads),
+    op_rule("take_codes", (Attention,), take_codes),
     Rule("sink_dequantize_rows", ("Unsqueeze", "Transpose", "Reshape"), sink_dequantize_rows),
 )
 

@@ -14,7 +14,7 @@ def share_heads(graph: Graph, node: int, op: Attention) -> Patch | MatchFailure 
     """[B, N, T, H] repeated to [B, N * G, T, H]: queries become [B, N, G, S, H], which keys and
     values [B, N, 1, T, H] broadcast to."""
     inputs = graph.inputs(node)
-    query, key, value, mask, sink = (*inputs, None, None)[:5]
+    query, key, value, mask, sink, *zeros = (*inputs, None, None)[: max(5, len(inputs))]
     assert query is not None
     one, two = _match_repeat(graph, key), _match_repeat(graph, value)
     if one is None and two is None:
@@ -45,7 +45,9 @@ def share_heads(graph: Graph, node: int, op: Attention) -> Patch | MatchFailure 
     # Through [B, S, heads, H], whose leading sizes a Reshape copies whatever they are.
     rows = add_transpose(patch, query, [0, 2, 1, 3])
     rows = patch.add(Reshape(True), rows, patch.integers([0, 0, heads, groups, size]))
-    made = patch.add(op, add_transpose(patch, rows, [0, 2, 3, 1, 4]), keys, values, mask, sink)
+    made = patch.add(
+        op, add_transpose(patch, rows, [0, 2, 3, 1, 4]), keys, values, mask, sink, *zeros
+    )
     rows = add_transpose(patch, made, [0, 3, 1, 2, 4])
     rows = patch.add(Reshape(True), rows, patch.integers([0, 0, heads * groups, width]))
     return patch.replace(Value(node), add_transpose(patch, rows, [0, 2, 1, 3]))

@@ -29,6 +29,7 @@ from ....ir.ops.quantization.integer_products import BYTES
 from ...legality import integer_form, integer_product_failure
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
+from ..attention.quantized_scores import makes_attention_scores
 from ..match.values import Shape, dtype_of, shape_of
 from .sink_dequantize import Parts, is_single, parts
 
@@ -50,6 +51,9 @@ def multiply_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("no kernel multiplies bytes in this way")
     if any(p[0].group for p in known):
         return MatchFailure("scales differ within a sum")
+    singles = all(is_single(graph, v) for p in known for v in p[2:])
+    if singles and makes_attention_scores(graph, node, op, known[0][1], known[1][1]):
+        return MatchFailure("attention multiplies the bytes")
     patch = Patch()
     codes = [_bytes(graph, patch, p[1]) for p in known]
     shapes = [shape_of(graph, p[1]) for p in known]

@@ -16,11 +16,11 @@ from ....ir.ops import Clamp, Constant, Convert, Dequantize, FakeQuantize, Quant
 from ....ir.scalar.builder import cast_array
 from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
-from ..match.values import broadcasts_to, dtype_of, shape_of
+from ..match.values import broadcasts_to, dtype_of, shape_of, split_constant_operand
 
 # How far, in steps, 0 may lie from a step: what rounding the limits to f32 does.
 _TOLERANCE = 1e-3
-_READERS = frozenset("MatMul Gemm Convolution GroupConvolution".split())
+_READERS = frozenset("MatMul Gemm Convolution GroupConvolution ScaledDotProductAttention".split())
 _ON_THE_WAY = frozenset(
     "Reshape Squeeze Unsqueeze Transpose Slice StridedSlice MaxPool Concat Split VariadicSplit "
     "Gather Convert Add Relu FakeQuantize Quantize Dequantize".split()
@@ -89,7 +89,10 @@ def _reaches_product(graph: Graph, node: int, depth: int) -> bool:
         kind = graph.op(reader).kind
         if kind in _READERS:
             return True
-        if depth and kind in _ON_THE_WAY and _reaches_product(graph, reader, depth - 1):
+        # A number is a part of the scale (sink_dequantize.py).
+        scaled = kind == "Multiply" and split_constant_operand(graph, reader) is not None
+        moved = scaled or kind in _ON_THE_WAY
+        if depth and moved and _reaches_product(graph, reader, depth - 1):
             return True
     return False
 

@@ -7,7 +7,10 @@ Exact: an element's value is a function of its code, growing where the scale is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
@@ -18,6 +21,7 @@ from ....ir.ops import (
     Dequantize,
     MaxPool1,
     MaxPool8,
+    Multiply,
     Quantize,
     Reshape,
     Transpose,
@@ -25,7 +29,14 @@ from ....ir.ops import (
 from ....ir.ops.shape_inference import known_ints
 from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
-from ..match.values import constant_scalar, dtype_of, known_axes, shape_of
+from ..match.values import (
+    constant_scalar,
+    dtype_of,
+    known_axes,
+    same_shape,
+    shape_of,
+    split_constant_operand,
+)
 from .scale_layout import joined_groups, reshape_scales, transpose_scales
 
 # Operations on the elements of input 0; other inputs only say where to.
@@ -216,7 +227,26 @@ def quantize_before_reshape(graph: Graph, node: int, op: Quantize) -> Patch | Ma
     return patch.replace(Value(node), patch.add(reshape, codes, *sizes))
 
 
+def scale_dequantized(graph: Graph, node: int, op: Multiply) -> Patch | MatchFailure | None:
+    """Dequantize(codes, scale) * number = Dequantize(codes, scale * number), as exporters scale
+    the keys of attention."""
+    found = split_constant_operand(graph, node)
+    made = None if found is None else parts(graph, found[0])
+    if found is None or made is None or dtype_of(graph, Value(node)) is not DType.f32:
+        return None
+    dequantize, codes, scale, zero = made
+    known = graph.op(scale.node)
+    if not isinstance(known, Constant) or not 0 < found[1] < math.inf:
+        return MatchFailure("a scale is known at run time only, or the number is not positive")
+    if not same_shape(graph, Value(node), found[0]):
+        return MatchFailure("the number has a higher rank than the product")
+    patch = Patch()
+    factor = patch.constant(known.data.astype(np.float32) * np.float32(found[1]), DType.f32)
+    return patch.replace(Value(node), patch.add(dequantize, codes, factor, zero))
+
+
 _RULES: Sequence[Rule] = (
+    op_rule("scale_dequantized", (Multiply,), scale_dequantized),
     Rule("move_behind", MOVERS, move_behind),
     Rule("move_weight", ("Reshape", "Transpose"), move_weight),
     op_rule("join_alike", (Concat,), join_alike),

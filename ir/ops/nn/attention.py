@@ -17,6 +17,7 @@ from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type, broadcast_shapes
 from ..math.elementwise import FLOATS, sizes_of
+from ..quantization.integer_products import BYTES
 from ..shape_inference import one_dtype, require_dtype, require_single, same_size, tensor
 from .softmax import softmax
 
@@ -56,6 +57,16 @@ def _infer_attention(
                 )
             require_broadcast(have, want, "the mask does not broadcast to query x key")
     return (tensor(dtype, (*batch, q[-2], v[-1])),)
+
+
+def _open_bytes(name: str, given: Fact, zero: Fact | None, value: Fact) -> Fact:
+    """Queries or keys of bytes as they are multiplied: numbers of the values' type."""
+    dtype = given.tensor.dtype
+    require_dtype(given, name, BYTES, "u8 or i8, as the other one of queries and keys")
+    require_dtype(zero, f"{name}_zero", (dtype,), f"{dtype}, as what it centres")
+    if zero is not None:
+        require_single(zero, f"{name}_zero")
+    return Fact(tensor(value.tensor.dtype, given.tensor.shape))
 
 
 def _scratch_bytes(inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
@@ -144,6 +155,8 @@ class Attention(Op):
 
     query [N..., L, E], key [N..., S, E], value [N..., S, Ev], mask [N..., L or 1, S or 1]; batches
     broadcast. The mask is added (floats), or puts `fill` where it is false (booleans).
+    Queries and keys of floats have the values' type. Both may be bytes instead (u8 or i8), less
+    their zero points, each one number of its operand's type (absent: 0).
     causal: "first" lets row i see keys 0..i, "last" keys 0..i + S - L, "" all. A row whose scores
     are all -inf is NaN, or 0 if `zeros`. A sink [N..., L or 1, 1] is one more score of each row,
     after the masks, of a key whose value is zero.
@@ -157,6 +170,8 @@ class Attention(Op):
         Port("value"),
         Port("mask", optional=True),
         Port("sink", optional=True),
+        Port("query_zero", optional=True),
+        Port("key_zero", optional=True),
     )
     scale: float = 1.0
     causal: str = ""
@@ -176,7 +191,12 @@ class Attention(Op):
         value: Fact,
         mask: Fact | None = None,
         sink: Fact | None = None,
+        query_zero: Fact | None = None,
+        key_zero: Fact | None = None,
     ) -> tuple[Type, ...]:
+        sides = [("query", query, query_zero), ("key", key, key_zero)]
+        if any(f.tensor.dtype in BYTES for _, f, _ in sides):
+            query, key = (_open_bytes(*side, value) for side in sides)
         if self.causal not in ("", "first", "last"):
             raise ShapeError("no such causal mask", got=self.causal, expected="first or last")
         return _infer_attention(query, key, value, mask, sink)
@@ -188,8 +208,14 @@ class Attention(Op):
         value: Array,
         mask: Array | None = None,
         sink: Array | None = None,
+        query_zero: Array | None = None,
+        key_zero: Array | None = None,
     ) -> tuple[Array, ...]:
         q, k, v = (a.astype(np.float64) for a in (query, key, value))
+        q, k = (
+            a if zero is None else a - zero.astype(np.float64).reshape(())
+            for a, zero in ((q, query_zero), (k, key_zero))
+        )
         with np.errstate(all="ignore"):
             scores = np.matmul(q, k.swapaxes(-1, -2)) * self.scale
             if self.cap:
@@ -205,9 +231,9 @@ class Attention(Op):
             if sink is not None:
                 last = np.broadcast_to(sink.astype(np.float64), (*scores.shape[:-1], 1))
                 scores = np.concatenate([scores, last], -1)
-            found = _weights(scores, query)
+            found = _weights(scores, value)
             if self.zeros:
                 found = np.where((scores == -np.inf).all(-1, keepdims=True), 0.0, found)
             found = found[..., :keys]
             out = np.matmul(found, v)
-        return (cast_array(out, DType.from_numpy(query.dtype)),)
+        return (cast_array(out, DType.from_numpy(value.dtype)),)

@@ -34,8 +34,8 @@ _TILES: Final = AmxTiles((AMX_ROWS, AMX_ROWS))
 def products_of(spec: AttentionSpec, target: Target, module: Module) -> Products:
     """The products of an attention, on tiles where the Target has them for its factors."""
     made = Products(spec, target, module)
-    name = tile_instruction(target, spec.compute_dtype, made.kr)
-    return TileProducts(spec, target, module, name) if name else made
+    name = tile_instruction(target, spec.compute_dtype, made.weight_kr)
+    return TileProducts(spec, target, module, name) if name and not spec.quantization else made
 
 
 class TileProducts(Products):

@@ -7,7 +7,7 @@ it, and the mixture of values so far, and scales both down where a block brings 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from ....ir.dtype import DType
@@ -25,19 +25,23 @@ _MINUS = -float("inf")
 @dataclass(frozen=True)
 class AttentionScratch:
     """Bytes of the scratch memory: what panels keep (`panels` times `panel`, in it the queries,
-    then sums, largest scores, totals) and what one block needs."""
+    then sums, largest scores, totals, and of bytes the terms of queries and the factor of sums) and
+    what one block needs (of bytes, the terms of keys)."""
 
     panels: int
     queries: int
     sums: int
     largest: int
     totals: int
+    terms: int
+    factor: int
     panel: int
     scores: int
     exponentials: int
     mask: int
     keys: int
     values: int
+    key_terms: int
     total: int
 
 
@@ -48,18 +52,21 @@ def layout_of(p: Products, panels: int) -> AttentionScratch:
     sums = padded * row
     largest = sums + -(-spec.value_size // p.lanes) * p.lanes * row
     totals = largest + row
-    panel = totals + row
+    terms = totals + row
+    factor = terms + (0 if spec.quantization is None else row)
+    panel = factor + (0 if spec.quantization is None else row)
     scores = panels * panel
-    exponentials = scores + BLOCK_KEYS * row if p.scores.unit else scores
+    exponentials = scores + BLOCK_KEYS * row if p.mixture.unit else scores
     mask = exponentials + BLOCK_KEYS * row
     turned = spec.mask is not None and spec.mask.strides[-2] != 0
     keys = mask + (BLOCK_KEYS * row if turned else 0)
     copied = p.scores.schedule.pack_a != "no", p.mixture.schedule.pack_a != "no"
     values = keys + (BLOCK_KEYS * p.scores.schedule.a_row * 4 if copied[0] else 0)
-    total = values + (p.value_cells * 4 if copied[1] else 0)
-    return AttentionScratch(
-        panels, 0, sums, largest, totals, panel, scores, exponentials, mask, keys, values, total
-    )
+    key_terms = values + (p.value_cells * 4 if copied[1] else 0)
+    total = key_terms + (0 if spec.quantization is None else BLOCK_KEYS * 4)
+    state = (0, sums, largest, totals, terms, factor, panel)
+    block = (scores, exponentials, mask, keys, values, key_terms)
+    return AttentionScratch(panels, *state, *block, total)
 
 
 class KeyBlock:
@@ -97,7 +104,7 @@ class KeyBlock:
         largest = self.find_largest()
         sums = f.offset(panel, layout.sums)
         self.exponentiate(self.rescale(largest, sums))
-        steps = f.ceil_div(self.count, p.kr)
+        steps = f.ceil_div(self.count, p.weight_kr)
         p.mixture_tiles(f, frame, self.vectors, f.params["values"], self.exponentials, sums, steps)
 
     # -- rows of a panel ----------------------------------------------------------------------
@@ -118,6 +125,25 @@ class KeyBlock:
     def variables(self, values: Sequence[Value]) -> list[StackVariable]:
         return [self.f.var(self.kind, x) for x in values]
 
+    def score_loader(self) -> Callable[[Value], list[Value]]:
+        """What loads the scores of a key: as numbers of f32, where they are sums of bytes."""
+        f, layout, panel = self.f, self.layout, self.f.params["panel"]
+        if self.spec.quantization is None:
+            return lambda key: self.load(self.scores, key)
+        whole = vec(I32, self.p.lanes)
+        align = 4 * self.p.lanes
+        own = [f.load(whole, at, align) for at in self.row(f.offset(panel, layout.terms), 0)]
+        factors = self.load(f.offset(panel, layout.factor), 0)
+        terms = f.offset(f.params["scratch"], layout.key_terms)
+
+        def load(key: Value) -> list[Value]:
+            term = f.splat(f.load(I32, f.at(terms, key, I32)), self.p.lanes)
+            sums = [f.load(whole, at, align) for at in self.row(self.scores, key)]
+            sums = [f.add(x, f.add(y, term)) for x, y in zip(sums, own, strict=True)]
+            return [f.fmul(f.cast(x, F32), y) for x, y in zip(sums, factors, strict=True)]
+
+        return load
+
     # -- the softmax --------------------------------------------------------------------------
 
     def find_largest(self) -> list[Value]:
@@ -125,8 +151,12 @@ class KeyBlock:
         f, spec = self.f, self.spec
         found = self.variables([f.as_value(_MINUS, self.kind)] * self.vectors)
 
+        load_scores = self.score_loader()
+
         def visit(key: Value, hidden: list[Value] | None) -> None:
-            xs = self.load(self.scores, key)
+            xs = load_scores(key)
+            if self.bare and spec.quantization is not None:
+                self.store(xs, self.scores, key)
             if not self.bare:
                 xs = self.mask_scores(xs, key)
                 if hidden is not None:
@@ -229,19 +259,19 @@ class KeyBlock:
             return made
 
         def cells(cell: Value, rows: Sequence[list[Value]]) -> None:
-            g, side = p.scores, Side(DType.f32, p.scores.acc, 0)
+            g, side = p.mixture, Side(DType.f32, p.mixture.acc, 0)
             made = [cells_of_rows(g, f, side, c) for c in zip(*rows, strict=True)]
             for x, at in zip(made, self.row(self.exponentials, cell), strict=True):
                 f.store(x, at, 4 * p.lanes)
 
         # The last cell may hold keys that are not there: scores of no weight.
-        done = f.ceil_div(self.count, p.kr)
-        if p.kr > 1:
-            with f.range(self.count, f.mul(done, p.kr), unroll=1) as key:
+        done = f.ceil_div(self.count, p.weight_kr)
+        if p.weight_kr > 1:
+            with f.range(self.count, f.mul(done, p.weight_kr), unroll=1) as key:
                 self.store([f.as_value(_MINUS, self.kind)] * self.vectors, self.scores, key)
         with f.range(0, done, unroll=1) as cell:
-            first = f.mul(cell, p.kr)
-            cells(cell, [powers(f.add(first, u)) for u in range(p.kr)])
+            first = f.mul(cell, p.weight_kr)
+            cells(cell, [powers(f.add(first, u)) for u in range(p.weight_kr)])
         if p.step > 1:
             with f.range(done, f.mul(f.ceil_div(done, p.step), p.step), unroll=1) as cell:
                 self.store([f.as_value(0.0, self.kind)] * self.vectors, self.exponentials, cell)

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from ....plan.specs.attention import AttentionSpec
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
+from ..emit.dot_units import right_shift, xor_0x80
 from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load, masked_store, vector_and_tail
 from ..emit.tail_mask import TailMask, tail_mask
@@ -25,6 +26,7 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
     g, lanes, q = p.scores, p.lanes, spec.query
     stride, element = g.size(f, f.params["frame"], q.strides[-2]), ELEMENT[q.dtype.value]
     width = lanes * p.kr
+    shift = query_shift(p)
 
     def square(addresses: list[Value], k: Value, left: int, c: Value) -> None:
         rows: list[Value] = []
@@ -37,6 +39,8 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
                 else:
                     at = f.at(address, f.add(k, u), element)
                     xs.append(masked_load(f, vec(element, lanes), at, tail))
+            # Right factors of bytes are signed.
+            xs = [xor_0x80(f, x, shift) for x in xs]
             rows.append(cells_along(g, f, Side(q.dtype, g.acc, 0), xs))
         cell = f.udiv(k, p.kr)
         for i, x in enumerate(transpose_registers(f, rows)):
@@ -51,6 +55,11 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
         if full < spec.head_size:
             square(addresses, integer(full), spec.head_size - full, c)
     return f
+
+
+def query_shift(p: Products) -> int:
+    """What is added to queries of bytes, and to their zero point."""
+    return right_shift(p.scores.unit, p.spec.query.dtype) if p.spec.quantization else 0
 
 
 def turn_mask(p: Products, spec: AttentionSpec) -> Function:

@@ -39,8 +39,10 @@ _MINUS = -float("inf")
 
 def most_queries(spec: AttentionSpec, target: Target) -> int:
     """Up to how many queries per matrix are few: 0 where vectors do not divide a row of keys or
-    values. Their factors are not rounded to another type."""
+    values, and where these are bytes. Their factors are not rounded to another type."""
     lanes = target.lanes(32)
+    if spec.quantization is not None:
+        return 0
     divided = spec.head_size % lanes == 0 and spec.value_size % lanes == 0
     few = lanes // 2 if divided else 0
     return few if not isinstance(spec.queries, int) or spec.queries <= few else 0

@@ -29,6 +29,7 @@ from ..emit.strided_loops import coalesce
 from ..gemm.packing.panels import pack_a_function
 from .amx import products_of
 from .block import KeyBlock, layout_of
+from .byte_terms import sum_keys, sum_queries
 from .copies import pack_queries, store_results, turn_mask
 from .few_queries import MAX_ROWS, FewQueries, copy_query, most_queries, store_row
 from .products import BLOCK_KEYS, Products
@@ -79,6 +80,9 @@ class AttentionLoops:
             for b, o in zip(self.entry.buffers, operands, strict=True)
         ]
         self.dequantize = [None if c is None else dequantize_block(p, c) for c in spec.codes]
+        self.byte_terms: tuple[Function, ...] = ()
+        if spec.quantization is not None:
+            self.byte_terms = sum_queries(p, self.layout), sum_keys(p, self.layout)
         self.pack = pack_queries(p, spec)
         self.finish = store_results(p, spec)
         masked = spec.mask is not None and spec.mask.strides[-2] != 0
@@ -156,6 +160,7 @@ class AttentionLoops:
         """`count` panels of one matrix from number `first` on."""
         f, p, spec = self.f, self.p, self.spec
         query, key, value, *given, out = addresses
+        numbers = given.pop() if spec.quantization is not None else None
         masks = given if spec.mask is not None else []
         scratch, layout = self.entry.scratch, self.layout
         with f.range(0, count, outer=True) as i:
@@ -163,6 +168,8 @@ class AttentionLoops:
             address = self.row(query, spec.query, start)
             f.call_function(self.pack, self.frame, address, f.offset(state, layout.queries), rows)
             self.clear(state)
+            if numbers is not None:
+                f.call_function(self.byte_terms[0], state, numbers)
             if spec.sink is not None:
                 self.begin_with(spec.sink, given[-1], state, start, rows)
         keys = self.keys
@@ -174,6 +181,8 @@ class AttentionLoops:
             self.prefetch_block(key, value, f.add(begin, BLOCK_KEYS), length)
             k, v = self.row(key, spec.key, begin), self.row(value, spec.value, begin)
             k, v = self.dequantize_rows(k, v, length)
+            if numbers is not None:
+                f.call_function(self.byte_terms[1], self.frame, scratch, k, length, numbers)
             if self.pack_keys:
                 to = f.offset(scratch, layout.keys)
                 f.call_function(self.pack_keys, self.frame, k, to, length, spec.head_size)

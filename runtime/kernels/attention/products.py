@@ -13,8 +13,8 @@ from typing import Any
 
 from ....ir.dtype import DType
 from ....ir.scalar.builder import identity
-from ....plan.packing.panel_params import cell_depth, panel_width
-from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
+from ....plan.packing.panel_params import BYTES, cell_depth, panel_width
+from ....plan.specs.attention import BLOCK_KEYS, BYTES_PER_CELL, AttentionSpec
 from ....plan.specs.base import Operand
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -31,7 +31,8 @@ F32 = DType.f32
 
 class Products:
     """Geometry and tiles of both products. `nr`: queries of a panel; `cells`: steps of `kr` values
-    along a row of keys; `step`: exponentials are filled up with zeros to so many cells."""
+    along a row of keys; `weight_kr`: keys of a cell of exponentials, which are filled up with zeros
+    to a multiple of `step` cells."""
 
     step = 1
 
@@ -40,7 +41,8 @@ class Products:
         self.lanes = target.lanes(32)
         few = isinstance(spec.queries, int) and spec.queries <= self.lanes
         self.nr = self.lanes if few else panel_width(target, 32)
-        self.kr = cell_depth(target, spec.compute_dtype)
+        self.weight_kr = cell_depth(target, spec.compute_dtype)
+        self.kr = self.weight_kr if spec.quantization is None else BYTES_PER_CELL
         self.cells = -(-spec.head_size // self.kr)
         self.scores = self._scores(target)
         self.mixture = self._mixture(target)
@@ -48,19 +50,22 @@ class Products:
         self._mixture_kernels = VectorMicroKernel(self.mixture)
 
     def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> GemmContext:
-        """A product whose right operand is a panel, and whose sums go to one."""
+        """A product whose right operand is a panel, and whose sums go to one: in 32 bits of
+        integers where the left one is bytes."""
+        bytes_ = a.dtype in BYTES
+        acc = DType.i32 if bytes_ else F32
         spec = GemmSpec(
             batch=(),
             m=rows,
             n=self.nr,
             k=k,
             a=a,
-            b=Operand(F32, (self.nr, 1)),
-            out=Operand(F32, (self.nr, 1)),
-            acc=F32,
+            b=Operand(DType.i8 if bytes_ else F32, (self.nr, 1)),
+            out=Operand(acc, (self.nr, 1)),
+            acc=acc,
             packed=None,
-            epilogue=identity(F32),
-            compute_dtype=self.spec.compute_dtype,
+            epilogue=identity(acc),
+            compute_dtype=None if bytes_ else self.spec.compute_dtype,
         )
         schedule = replace(
             choose_vector_schedule(spec, target),
@@ -84,7 +89,7 @@ class Products:
         # Rows are addressed by constants, or copied to where they are.
         copied = not self._as_it_lies(spec.key) or not isinstance(row, int)
         if isinstance(row, int) and not copied:
-            rows = min(rows, uncrowded_rows(row * 4, target))
+            rows = min(rows, uncrowded_rows(row * spec.key.dtype.bits // 8, target))
         return self._context(
             target,
             rows,
@@ -104,7 +109,7 @@ class Products:
             tile_rows(target, self.nr // self.lanes),
             BLOCK_KEYS,
             Operand(spec.value.dtype, (1, spec.value.strides[-2])),
-            kc=BLOCK_KEYS // self.kr,
+            kc=BLOCK_KEYS // self.weight_kr,
             blocked=True,
             pack_a="no" if self._as_it_lies(spec.value) else "columns",
             a_row=-(-spec.value_size // self.lanes) * self.lanes,
@@ -113,7 +118,7 @@ class Products:
     @property
     def value_cells(self) -> int:
         """Cells of a copy of a block's values."""
-        return BLOCK_KEYS // self.kr * self.mixture.schedule.a_row
+        return BLOCK_KEYS // self.weight_kr * self.mixture.schedule.a_row
 
     def pack_values(self) -> Function:
         """pack(frame, source, to, width, count) of a block's values."""
@@ -126,7 +131,8 @@ class Products:
         """What it does behind its last."""
 
     def _as_it_lies(self, operand: Operand) -> bool:
-        return operand.dtype is F32 and self.spec.compute_dtype is None
+        floats = operand.dtype is F32 and self.spec.compute_dtype is None
+        return floats or operand.dtype in BYTES
 
     # -- tiles --------------------------------------------------------------------------------
 

@@ -276,6 +276,23 @@ def test_attention_with_sinks(shape: tuple[int, ...]) -> None:
     check(one_op(op, *shapes), floats(*shapes))
 
 
+@pytest.mark.parametrize("centred", [False, True])
+def test_attention_of_bytes(centred: bool) -> None:
+    op = Attention(0.0005, "last")
+    shapes = [(1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 6)]
+    types = (DType.u8, DType.u8, DType.f32)
+    rng = np.random.default_rng(3)
+    inputs: list[Array] = [rng.integers(0, 256, s).astype(np.uint8) for s in shapes[:2]]
+    graph = Graph("g")
+    made = [Value(graph.add(Parameter(t, s), [])) for t, s in zip(types, shapes, strict=True)]
+    made += [Value(graph.add(constant(n, DType.u8), [])) for n in (117, 140)]
+    zeros = made[3:] if centred else []
+    found = graph.add(op, [*made[:3], *[None] * (2 if centred else 0), *zeros])
+    graph.add(Result(), [Value(found)])
+    infer_graph(graph)
+    check(graph, [*inputs, *floats(shapes[2])])
+
+
 def test_readers_of_an_assigned_value_read_what_is_assigned() -> None:
     """OpenVINO's CPU plugin refuses readers of an Assign."""
     x = ops.parameter("x", [2, 3], "f32")

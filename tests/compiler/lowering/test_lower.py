@@ -19,8 +19,8 @@ def arrays(net: irc.CompiledModel, sizes: dict[str, int], seed: int) -> list[np.
     for port in net.inputs:
         assert port.shape is not None
         shape = [sizes[d] if isinstance(d, str) else d for d in port.shape]
-        dtype = {"f16": "f2", "f32": "f4", "i32": "i4", "i64": "i8"}[port.dtype]
-        made.append(rng.integers(-4, 5, shape).astype(dtype))
+        types = {"f16": "f2", "f32": "f4", "i32": "i4", "i64": "i8", "u8": "u1"}
+        made.append(rng.integers(-4, 5, shape).astype(types[port.dtype]))
     return made
 
 

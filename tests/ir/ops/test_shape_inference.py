@@ -108,6 +108,18 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.Pad("edge"), [fact("f32[2]"), known([1]), known([1]), fact("f32[0, N]")], "a single number"),
     (o.RandomUniform(DType.f32), [known([2]), *[fact("f32[2]")] * 2], "a single number"),
     (o.ScaledDotProductAttention(), [*[fact("f32[2, 3]")] * 3, None, fact("f32[4]")], "a single"),
+    (o.Attention(), [fact("u8[2, 4]"), *[fact("f32[2, 4]")] * 2], "'key'"),
+    (o.Attention(), [*[fact("u8[2, 4]")] * 3], "element type"),
+    (
+        o.Attention(),
+        [*[fact("u8[2, 4]")] * 2, fact("f32[2, 4]"), None, None, fact("i8[]")],
+        "'query_zero'",
+    ),
+    (
+        o.Attention(),
+        [*[fact("u8[2, 4]")] * 2, fact("f32[2, 4]"), None, None, None, fact("u8[2]")],
+        "key_zero is a single number",
+    ),
     (o.Squeeze(), [fact("f32[3, 1]"), fact("f32[1]")], "element type"),
     (o.ScatterNDUpdate(), [fact("f32[2, 8]"), fact("i64[1]"), fact("f32[2, 8]")], "do not fit"),
     (o.ScatterNDUpdate(), [fact("f32[2, 8]"), fact("i64[1]"), fact("f32[7]")], "do not fit"),

@@ -73,6 +73,23 @@ CASES: dict[str, str] = {
 %11 = Transpose.1(%10, %3)
 %12 = Result.1(%11) "transposed"
 """,
+    "attention_of_bytes": """
+%0 = Parameter.1() {element_type=u8, shape=["B", "S", 2, 8]} "q"
+%1 = Parameter.1() {element_type=u8, shape=["B", 2, "N", 8]} "k"
+%2 = Parameter.1() {element_type=f32, shape=["B", 2, "N", 5]} "v"
+%3 = Constant.1() {data=[0, 2, 1, 3], dtype=i64, shape=[4]}
+%4 = Transpose.1(%0, %3)
+%5 = Constant.1() {data=[117], dtype=u8, shape=[]}
+%6 = Constant.1() {data=[130], dtype=u8, shape=[]}
+%7 = Parameter.1() {element_type=f32, shape=["B", 1, 1, "N"]} "m"
+%8 = Attention.0(%4, %1, %2, %7, _, %5, %6) {scale=0.0001}
+%9 = Result.1(%8) "masked"
+%10 = Attention.0(%4, %1, %2, _, _, %5) {scale=0.0002, causal="last"}
+%11 = Result.1(%10) "causal"
+%12 = Parameter.1() {element_type=f32, shape=["B", 2, 1, 1]} "s"
+%13 = Attention.0(%4, %1, %2, _, %12) {scale=0.0001}
+%14 = Result.1(%13) "sink"
+""",
     "vectors": """
 %0 = Parameter.1() {element_type=f32, shape=[7]} "v"
 %1 = Parameter.1() {element_type=f32, shape=["B", 7, 5]} "m"

@@ -224,6 +224,24 @@ def test_what_differs_or_is_read_elsewhere_is_reshaped_first() -> None:
         refused(net.done(codes, *others), sink_dequantize, reason)
 
 
+def test_numbers_are_a_part_of_the_scale() -> None:
+    """Exporters scale the keys of attention, behind where quantisers put their steps."""
+    net = Net()
+    value = net.op(o.Dequantize(), net.input("u8", 2, 6), net.scales(6), net.bytes("u8", 6))
+    half = net.op(o.Multiply(), net.array([[0.5]]), value)
+    check(net.done(net.op(o.Relu(), half)), sink_dequantize, ["Dequantize", "Relu"], 1e-6)
+
+
+@pytest.mark.parametrize("number", [-0.5, 0.0])
+def test_other_numbers_are_not(number: float) -> None:
+    net = Net()
+    value = net.op(o.Dequantize(), net.input("u8", 2, 6), net.array(0.25))
+    graph = net.done(net.op(o.Multiply(), value, net.array(number)))
+    refused(
+        graph, sink_dequantize, "a scale is known at run time only, or the number is not positive"
+    )
+
+
 @pytest.mark.parametrize("dtype", ["u4", "i8"])
 def test_weights_in_groups_become_two_dimensional(dtype: str) -> None:
     net = Net()
@@ -385,6 +403,24 @@ def test_fake_quantised_products_are_of_bytes(levels: int, each: bool) -> None:
     limited = ["Clamp"] if levels == 255 else []
     found = ["Relu", *limited, "Quantize", "ConvInteger", "Convert", "Multiply"]
     check(graph, passes, found, 1e-4)
+
+
+def test_fake_quantised_keys_of_attention_are_of_bytes() -> None:
+    """Moved and scaled on their way."""
+    net = Net()
+    query, key = (faked(net, net.input("f32", 1, 5, 8), -1.28, 1.27) for _ in range(2))
+    key = net.op(
+        o.Multiply(), net.op(o.Transpose(), key, net.array([0, 2, 1], "i64")), net.array(2)
+    )
+    scores = net.op(o.MatMul(), query, key)
+    passes = [recognize_fake_quantize, fold_constants_but_quantized, sink_dequantize]
+    found = ["Quantize", "Transpose", "MatMulInteger", "Convert", "Multiply"]
+    check(net.done(scores), [*passes, lower_to_integer_matmul], ["Quantize", *found], 1e-4)
+    net = Net()
+    given = [faked(net, net.input("f32", 1, 5, 8), -1.28, 1.27) for _ in range(2)]
+    graph = net.done(net.op(o.ScaledDotProductAttention(), *given, net.input("f32", 1, 5, 8)))
+    found = ["Quantize", "Dequantize"] * 2
+    check(graph, passes[:1], [*found, "ScaledDotProductAttention"], 1e-4)
 
 
 def test_fake_quantise_without_a_step_at_zero_stays() -> None:

@@ -12,7 +12,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops.quantization.row_codes import dequantize_rows, quantize_rows
 from irc_compiler.ir.row_codes import RowCodes
-from irc_compiler.plan.specs.attention import AttentionSpec
+from irc_compiler.plan.specs.attention import AttentionSpec, can_multiply_bytes
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
@@ -28,6 +28,16 @@ from support.kernels.harness import (
 
 F32, BF16 = DType.f32, DType.bf16
 INF = float("inf")
+# Of scores of bytes: their factor, and zero points of queries of a type and of their keys.
+FACTOR = 1e-4
+ZEROS = {DType.u8: (117, 203), DType.i8: (-5, 0)}
+# u8 by i8: the units of AVX-512 and of AVX2.
+BYTE_ISAS = [isa for isa in ISAS if can_multiply_bytes(target_of(isa))]
+each_byte_isa = pytest.mark.parametrize(
+    "isa",
+    BYTE_ISAS
+    or [pytest.param("", marks=pytest.mark.skip(reason="not run: no VNNI on this machine"))],
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,8 @@ class Case:
     sink: str = ""
     # Keys and values are codes of so many bits; 0: floats.
     bits: int = 0
+    # The type of queries of bytes, whose keys are u8.
+    bytes: DType | None = None
 
 
 def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], list[int]]:
@@ -68,7 +80,10 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
     if case.bits:
         layouts = (RowCodes(d, case.bits), RowCodes(w, case.bits))
         data[1:] = [quantize_rows(x, c) for x, c in zip(data[1:], layouts, strict=True)]
-    key, value = (DType.from_numpy(x.dtype) for x in data[1:])
+    if case.bytes is not None:
+        for i, dtype in enumerate((case.bytes, DType.u8)):
+            data[i] = rng.integers(dtype.min, dtype.max + 1, data[i].shape).astype(dtype.numpy)
+    query, key, value = (DType.from_numpy(x.dtype) for x in data)
     size = Sizes(case.dynamic)
 
     rows, keys = size(m), size(n)
@@ -91,9 +106,13 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         drawn = rng.standard_normal((h, 1 if case.sink == "head" else m)).astype(np.float32) + 1
         data.append(np.full_like(drawn, -INF) if case.sink == "bare" else drawn)
         sink = Operand(F32, (1, 0) if case.sink == "head" else (size(m), 1))
+    quantization = None
+    if case.bytes is not None:
+        data.append(np.array([FACTOR, *ZEROS[case.bytes]], np.float32))
+        quantization = Operand(F32, (0, 1))
     spec = AttentionSpec(
         (h,), rows, keys, d, w,
-        Operand(case.dtype, (d, h * d, 1)),
+        Operand(query, (d, h * d, 1)),
         *(
             Operand(t, (lead * x.shape[-1], shared * x.shape[-1], 1))
             for t, x in ((key, data[1]), (value, data[2]))
@@ -108,6 +127,7 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         case.cap,
         sink,
         case.bits,
+        quantization,
     )  # fmt: skip
     return spec, data, size.dims
 
@@ -119,8 +139,12 @@ def expected(case: Case, data: list[np.ndarray]) -> np.ndarray:
         layouts = [RowCodes(n, case.bits) for n in sizes]
         operands[1:] = [dequantize_rows(x, c) for x, c in zip(data[1:3], layouts, strict=True)]
     q, k, v = (a.astype(np.float64).transpose(1, 0, 2) for a in operands)
+    factor = 1.0
+    if case.bytes is not None:
+        (a, b), factor, data = ZEROS[case.bytes], float(np.float32(FACTOR)), data[:-1]
+        q, k = q - a, k - b
     with np.errstate(all="ignore"):
-        x = q @ k.swapaxes(-1, -2) * case.scale
+        x = q @ k.swapaxes(-1, -2) * (factor * case.scale)
         x = case.cap * np.tanh(x) if case.cap else x
         if case.mask:
             mask = data[3].swapaxes(-1, -2) if case.mask == "turned" else data[3]
@@ -264,6 +288,51 @@ def test_bf16_factors(isa: str, size: int) -> None:
         Case(33, 129, size, 20, compute_dtype=BF16, causal=96),
     ):
         check(case, isa, 2e-2)
+
+
+@each_byte_isa
+@pytest.mark.parametrize("dtype", [DType.u8, DType.i8], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(1, 1, size=4),
+        Case(70, 300, size=64, width=64),
+        Case(33, 129, size=20, width=18, causal=96),
+        Case(17, 31, size=100, width=5, mask="full", sink="head"),
+        Case(41, 131, size=12, mask="bool", fill=-3.0, zeros=True),
+        Case(16, 40, size=32, mask="keys", cap=2.0, shared=True),
+        Case(50, 260, size=64, width=16, heads=3, compute_dtype=BF16),
+        Case(5, 0, size=8),
+    ],
+    ids=str,
+)
+def test_scores_of_bytes(isa: str, dtype: DType, case: Case) -> None:
+    check(replace(case, bytes=dtype), isa, 2e-2 if case.compute_dtype else 3e-6)
+
+
+@each_byte_isa
+def test_scores_of_bytes_are_exact(isa: str) -> None:
+    """The largest sums; scores that differ by one unit in eight million choose another key."""
+    case = Case(20, 140, size=1024, width=2, bytes=DType.u8, scale=1e6)
+    _, data, _ = build(case)
+    data[0][:], data[1][:] = 255, 255
+    data[1][:, :, 0] = 254
+    data[1][77, :, 0] = 255
+    data[3][0] = 1.0
+    got = found(case, isa, data)
+    np.testing.assert_array_equal(got, np.broadcast_to(data[2][77], got.shape))
+
+
+def test_scores_of_bytes_that_are_refused() -> None:
+    for isa in BYTE_ISAS:
+        spec = build(Case(4, 4, bytes=DType.u8))[0]
+        verify_specs([spec], target_of(isa))
+        signed = replace(spec, key=replace(spec.key, dtype=DType.i8))
+        for change in (signed, replace(spec, head_size=6), replace(spec, row_bits=8)):
+            with pytest.raises(VerificationError):
+                verify_specs([change], target_of(isa))
+    with pytest.raises(VerificationError, match="does not multiply u8 by i8"):
+        verify_specs([build(Case(4, 4, bytes=DType.u8))[0]], generic_target("plain"))
 
 
 @pytest.mark.slow
