@@ -33,6 +33,10 @@ EPILOGUE_ANCHORS = frozenset(
 )
 
 
+# Convolutions of floats, whose filters are constants in packed layouts.
+CONVOLUTIONS = frozenset(
+    "Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData".split()
+)
 # Recurrent layers: sequences, and cells, which become sequences of one step.
 RECURRENT = frozenset("LSTMSequence GRUSequence RNNSequence LSTMCell GRUCell RNNCell".split())
 # Element types that kernels load and store. Values of any other type stay on the host.

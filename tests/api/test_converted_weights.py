@@ -9,6 +9,8 @@ import irc_compiler as irc
 import numpy as np
 import openvino as ov
 import pytest
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.specs.gemm import GemmSpec
 from openvino import opset13 as op
 from support.models.stateful import CONFIG, parameter, save
 
@@ -55,3 +57,53 @@ def test_readers_convert(dtype: str, tmp_path: Path) -> None:
         for found, wanted in zip(each(feeds), expected, strict=True):
             assert found.dtype == np.float32
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-3)
+
+
+def half(*shape: int) -> Any:
+    """A constant of f16 as OpenVINO compresses models, converted."""
+    values = np.random.default_rng(len(shape)).integers(-3, 4, shape).astype(np.float16)
+    return op.convert(op.constant(values), "f32")
+
+
+def test_filters_of_16_bits_are_packed(tmp_path: Path) -> None:
+    """Convolutions of each kind with filters of more than 64 KiB."""
+    x = parameter("x", [1, 32, 9, 7], np.float32)
+    ones, edges = [1, 1], [1, 1]
+    y = op.convolution(x, half(64, 32, 3, 3), ones, edges, edges, ones)
+    grouped = op.reshape(half(4, 32, 16 * 3, 3), np.array([4, 32, 16, 3, 3]), False)
+    y = op.group_convolution(y, grouped, ones, edges, edges, ones)
+    y = op.convolution_backprop_data(y, half(128, 24, 3, 3), [2, 2])
+    path = save(tmp_path / "m.xml", [op.result(y)], [x], [])
+    net = irc.compile_model(path)
+    assert not net.plan.host_steps(), net.report()
+    given = np.random.default_rng(1).integers(-2, 3, (1, 32, 9, 7)).astype(np.float32)
+    expected = ov.Core().compile_model(path, "CPU", CONFIG)([given])[0]
+    np.testing.assert_array_equal(net([given])[0], expected)
+
+
+def test_weights_are_reshaped_as_they_are_stored(tmp_path: Path) -> None:
+    """A product packs weights whose conversion is its operand, and stores them once."""
+    x = parameter("x", [3, SIZE])
+    weight = op.reshape(half(SIZE, 8, SIZE // 8), np.array([SIZE, SIZE]), False)
+    path = save(tmp_path / "m.xml", [op.result(op.matmul(x, weight, False, False))], [x], [])
+    net = irc.compile_model(path)
+    (step,) = net.plan.kernel_steps()
+    assert isinstance(step.spec, GemmSpec) and step.spec.packed is not None
+    assert step.spec.b.dtype is DType.f16
+    given = np.random.default_rng(1).integers(-2, 3, (3, SIZE)).astype(np.float32)
+    expected = ov.Core().compile_model(path, "CPU", CONFIG)([given])[0]
+    np.testing.assert_array_equal(net([given])[0], expected)
+
+
+def test_products_of_constants_are_folded(tmp_path: Path) -> None:
+    """Positions by their weights, both of 16 bits, and rows that are gathered by constants."""
+    x = parameter("x", [-1, SIZE])
+    rows = op.gather(half(SIZE, SIZE), np.array([5, 1, 7]), np.array(0))
+    made = op.matmul(rows, op.transpose(half(SIZE, SIZE), np.array([1, 0])), False, False)
+    path = save(tmp_path / "m.xml", [op.result(op.add(x, op.reduce_sum(made, 0, True)))], [x], [])
+    net = irc.compile_model(path)
+    (step,) = net.plan.kernel_steps()
+    assert step.spec.family == "elementwise"
+    given = np.random.default_rng(1).integers(-2, 3, (3, SIZE)).astype(np.float32)
+    expected = ov.Core().compile_model(path, "CPU", CONFIG)([given])[0]
+    np.testing.assert_array_equal(net([given])[0], expected)

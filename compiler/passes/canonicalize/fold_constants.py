@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....ir.dtype import DType
 from ....ir.errors import Error
-from ....ir.graph import Graph, Value
+from ....ir.graph import Graph, Use, Value
 from ....ir.limits.memory_budget import active_budget
 from ....ir.op import Array, Effects
 from ....ir.ops import Constant
 from ....ir.types import TensorType, coerce_to_dtype
 from ...compressed_weights import is_read_compressed
-from ...legality import RECURRENT, is_elementwise
+from ...legality import CONVOLUTIONS, RECURRENT, is_elementwise
 from ...options import Options
 from ...rewrite.engine import Pass, Rule
-from ...rewrite.patch import MatchFailure, Patch
+from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..layout.cancel_transposes import order_of
 from ..layout.fold_transposes import swaps_last_two
 from .folding_budget import UNKNOWN_WORK, folding_work, most_elements, reads_text
@@ -31,6 +32,8 @@ _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _READERS = _PRODUCTS | {"Convolution", "GroupConvolution", "Gather"}
 _ON_THE_WAY = frozenset({"Convert", "Reshape", "Transpose", "Unsqueeze", "Squeeze"})
 _MAX_UNUSED_DEPTH = 4
+# Uses of a constant that are looked at.
+_MAX_USES = 64
 # What puts gates into another order, and how many of these one after the other.
 _GATE_MOVES = _ON_THE_WAY | {"Split", "VariadicSplit", "Slice", "StridedSlice", "Gather", "Concat"}
 _MAX_GATE_MOVES = 8
@@ -56,6 +59,8 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
         if known and len(known) == op.output_count():
             return _constants(graph, node, known)
         inputs = [v for v in graph.inputs(node) if v is not None]
+        if op.kind in _ON_THE_WAY and (patch := _move_conversion(graph, node)) is not None:
+            return patch
         if not inputs or not all(isinstance(graph.op(v.node), Constant) for v in inputs):
             return None
         if keep_bytes and _is_weight(graph, node, _MAX_UNUSED_DEPTH):
@@ -64,7 +69,9 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
         failure = _kept_by_reader(graph, node, size)
         if failure is not None:
             return failure
-        growth = max(0, size - _freed_bytes(graph, node, inputs))
+        # Convolutions pack their filters as f32 in any case, so that this costs no more memory.
+        widens = op.kind == "Convert" and _is_half_filter(graph, node)
+        growth = 0 if widens else max(0, size - _freed_bytes(graph, node, inputs))
         if growth > left[0]:
             amount = "an unknown number of" if size == UNKNOWN_WORK else str(growth)
             return MatchFailure(f"folding adds {amount} bytes where {left[0]} are left")
@@ -86,6 +93,24 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
         return _constants(graph, node, list(arrays))
 
     return (Rule("fold", (), fold),)
+
+
+def _move_conversion(graph: Graph, node: int) -> Patch | None:
+    """Reshape(Convert(weight)) = Convert(Reshape(weight)): products read weights that are converted
+    last, and reshapes of constants are folded."""
+    op, inputs = graph.op(node), graph.inputs(node)
+    converted = producer(graph, inputs[0], "Convert")
+    if converted is None or op.kind == "Convert" or not has_one_use(graph, Value(converted)):
+        return None
+    constants = [graph.input(converted, 0), *(v for v in inputs[1:] if v is not None)]
+    if not all(isinstance(graph.op(v.node), Constant) for v in constants):
+        return None
+    order = order_of(graph, node) if op.kind == "Transpose" else None
+    if order is not None and swaps_last_two(order):
+        return None  # a flag of the product
+    patch = Patch()
+    moved = patch.add(op, constants[0], *inputs[1:])
+    return patch.replace(Value(node), patch.add(graph.op(converted), moved))
 
 
 _DEQUANTIZING = ("Dequantize", "AffineDequantize")
@@ -113,6 +138,28 @@ def _is_recurrent_weight(graph: Graph, node: int, depth: int) -> bool:
     return False
 
 
+def _is_half_filter(graph: Graph, node: int) -> bool:
+    """Whether a conversion widens constants of 16 bits that convolutions read as filters, as
+    OpenVINO saves models."""
+    source = graph.type(graph.input(node, 0))
+    if not isinstance(source, TensorType) or source.dtype not in (DType.f16, DType.bf16):
+        return False
+    return any(graph.op(u.node).kind in CONVOLUTIONS for u in _uses_behind_moves(graph, node))
+
+
+def _uses_behind_moves(graph: Graph, node: int) -> list[Use]:
+    """What reads a value, as it is or moved; of very many uses some."""
+    found: list[Use] = []
+    pending = [node]
+    while pending and len(found) < _MAX_USES:
+        for use in graph.uses(Value(pending.pop())):
+            if graph.op(use.node).kind in _ON_THE_WAY:
+                pending.append(use.node)
+            else:
+                found.append(use)
+    return found
+
+
 def _constant_data(graph: Graph, value: Value | None) -> Array | None:
     op = None if value is None else graph.op(value.node)
     return op.data if isinstance(op, Constant) else None
@@ -126,8 +173,12 @@ def _kept_by_reader(graph: Graph, node: int, size: int) -> MatchFailure | None:
     if op.kind in (*_DEQUANTIZING, "Convert") and is_read_compressed(graph, node):
         return MatchFailure("a compressed weight is expanded by the products that read it")
     grows = op.kind == "Convert" and size > _freed_bytes(graph, node, [graph.input(node, 0)])
-    if grows and _is_recurrent_weight(graph, node, _MAX_GATE_MOVES):
-        return None  # recurrent kernels pack constants of their own type only
+    if grows and (
+        _is_recurrent_weight(graph, node, _MAX_GATE_MOVES) or _is_half_filter(graph, node)
+    ):
+        return None  # these kernels pack constants of their own type only
+    if grows and _feeds_constants(graph, node):
+        return None
     if grows and not _is_scaled(graph, node):
         return MatchFailure("a large weight is converted by its reader")
     order = order_of(graph, node) if op.kind == "Transpose" else None
@@ -145,6 +196,26 @@ def _is_scaled(graph: Graph, node: int) -> bool:
     others = {v.node for r in readers for v in graph.inputs(r) if v is not None} - {node}
     constant = all(isinstance(graph.op(n), Constant) for n in others)
     return bool(others) and constant and all(is_elementwise(graph, r) for r in readers)
+
+
+def _feeds_constants(graph: Graph, node: int) -> bool:
+    """Whether a conversion is read with other constants only, so that folding goes on behind it."""
+    uses = _uses_behind_moves(graph, node)
+    others = [
+        v
+        for use in uses
+        for port, v in enumerate(graph.inputs(use.node))
+        if v is not None and port != use.port
+    ]
+    folded = all(graph.op(use.node).kind not in _STRUCTURAL for use in uses)
+    return bool(uses) and folded and all(_is_moved_constant(graph, v) for v in others)
+
+
+def _is_moved_constant(graph: Graph, value: Value) -> bool:
+    """Whether a value is a constant, converted and moved or not."""
+    while graph.op(value.node).kind in _ON_THE_WAY:
+        value = graph.input(value.node, 0)
+    return isinstance(graph.op(value.node), Constant)
 
 
 def _allowed_work(graph: Graph, options: Options) -> int:

@@ -19,13 +19,10 @@ from ....ir.graph import Graph, Use, Value
 from ....ir.infer import infer_graph
 from ....ir.ops import Constant, Convert
 from ....ir.types import TensorType
-from ...legality import RECURRENT
+from ...legality import CONVOLUTIONS, RECURRENT
 from ...rewrite.trace import Trace
 
 _PASS: Final = "widen_half_convolutions"
-_ROOTS: Final = frozenset(
-    "Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData".split()
-)
 # What computes on values of f32 as on those of f16, and has nothing to gain from half the bytes.
 _FOLLOWERS: Final = frozenset(
     "Add Subtract Multiply Divide Maximum Minimum Negative Abs Relu PRelu Sigmoid Tanh Clamp Elu "
@@ -60,7 +57,7 @@ def widen_half_convolutions(graph: Graph, trace: Trace) -> None:
 
 def _is_widened(graph: Graph, node: int, wide: dict[Value, Value]) -> bool:
     kind, halves = graph.op(node).kind, [v for _, v in _half_inputs(graph, node)]
-    if kind in _ROOTS or kind in RECURRENT:
+    if kind in CONVOLUTIONS or kind in RECURRENT:
         return bool(halves)
     return kind in _FOLLOWERS and any(wide.get(v) == v for v in halves)
 

@@ -224,6 +224,46 @@ def test_large_weights_are_left_to_their_reader() -> None:
     assert len(run(other, fold_constants)) == 4
 
 
+FILTERS = """
+%0 = Input({data}[1, 32, 9, 7])
+%1 = Const({stored}[64, 32, 3, 3] = ~1)
+%2 = Convert.1(%1) {{destination_type={data}}}
+%3 = {reader}(%0, %2)
+%4 = Result.1(%3)
+"""
+
+
+@pytest.mark.parametrize("stored", ["f16", "bf16"])
+def test_filters_are_widened_whatever_folding_may_add(stored: str) -> None:
+    """Convolutions pack them in the wide type anyway."""
+    text = FILTERS.format(data="f32", stored=stored, reader="Convolution.1")
+    found = run(text, fold_constants, Options(fold_limit=0))
+    assert "Convert" not in [found.op(n).kind for n in found.order()]
+    small = FILTERS.format(data="f32", stored="u8", reader="Convolution.1")
+    kept = run(small, fold_constants, Options(fold_limit=0))
+    assert "Convert" in [kept.op(n).kind for n in kept.order()]
+
+
+def test_conversions_of_weights_move_behind_reshapes() -> None:
+    """And stay in front of a transposition that is a product's flag, or where others read them."""
+    head = """
+%0 = Input(f32[N, 256])
+%1 = Const(f16[256, 8, 32] = ~1)
+"""
+    tail = "%5 = MatMul.1(%0, %4)\n%6 = Result.1(%5)\n"
+    becomes(
+        f"""{head}%2 = Convert.1(%1) {{destination_type=f32}}
+%3 = Const(i64[2] = 256, 256)
+%4 = Reshape.1(%2, %3) {{special_zero=false}}
+{tail}""",
+        fold_constants,
+        f"""%0 = Input(f32[N, 256])
+%1 = Const(f16[256, 256] = ~1)
+%4 = Convert.1(%1) {{destination_type=f32}}
+{tail}""",
+    )
+
+
 def test_codes_are_scaled_once() -> None:
     """Only scaled codes are of use to a product: no call scales them again."""
     text = """
