@@ -58,17 +58,18 @@ def fold_output(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if any(s is None or len(s) < 2 for s in shapes):
         return MatchFailure("an operand is a vector, or its rank is unknown")
     if _becomes_image(graph, node):
-        return MatchFailure("windows slide over what is made of it, which want its channels last")
+        return MatchFailure("an image is made of it, whose readers want its channels last")
     changed = replace(op, transpose_a=not op.transpose_b, transpose_b=not op.transpose_a)
     patch = Patch()
     return patch.replace(Value(node), patch.add(changed, inputs[1], inputs[0]))
 
 
 def _becomes_image(graph: Graph, node: int) -> bool:
-    """Whether windows slide over a reshaped result: tokens [N, H * W, C] that become [N, C, H, W]
-    lie as those want them without the swap."""
+    """Whether windows slide over a reshaped result, or it is resampled: tokens [N, H * W, C] that
+    become [N, C, H, W] lie as those want them without the swap."""
     reshaped = [n for n in graph.consumers(node) if graph.op(n).kind == "Reshape"]
-    return any(is_windowed(graph, reader) for n in reshaped for reader in graph.consumers(n))
+    readers = [reader for n in reshaped for reader in graph.consumers(n)]
+    return any(graph.op(r).kind == "Interpolate" or is_windowed(graph, r) for r in readers)
 
 
 _RULES = (

@@ -378,3 +378,27 @@ def test_matrices_regrouped_while_turned_stay() -> None:
 %7 = Result.1(%6)
 """
     stays(text, CANCEL, None)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        '%9 = Interpolate.11(%7, %8) {mode="linear_onnx", shape_calculation_mode="sizes"}',
+        "%9 = MaxPool.1(%7) {kernel=[2, 2]}",
+    ],
+)
+def test_products_that_become_images_keep_their_transpose(reader: str) -> None:
+    """Tokens of channels are an image whose channels are last, which is read as it is."""
+    sizes = "%8 = Const(i64[4] = 2, 5, 8, 8)\n" if "%8" in reader else ""
+    text = f"""
+%0 = Input(f32[2, 16, 6])
+%1 = Const(f32[6, 5] = ~1)
+%2 = MatMul.1(%0, %1)
+%3 = Const(i64[3] = 0, 2, 1)
+%4 = Transpose.1(%2, %3)
+%5 = Const(i64[4] = 2, 5, 4, 4)
+%7 = Reshape.1(%4, %5) {{special_zero=false}}
+{sizes}{reader}
+%10 = Result.1(%9)
+"""
+    stays(text, fold_transposes, "an image is made of it, whose readers want its channels last")
