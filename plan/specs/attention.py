@@ -131,7 +131,7 @@ class AttentionSpec(Spec):
                 raise spec_error("keys or values have no such codes", where, got, "rows of u8")
         plain = (self.query, *(rows if not self.row_bits else ()), self.out)
         if self.quantization is not None:
-            self._verify_bytes(target)
+            self._verify_bytes(target, self.quantization)
             plain = (self.value, self.out)
         if self.mask is not None and self.mask.dtype is not DType.boolean:
             plain = (*plain, self.mask)
@@ -145,11 +145,13 @@ class AttentionSpec(Spec):
                 got = operand.strides
                 raise spec_error("rows of heads are not contiguous", where, got, "1 at the end")
 
-    def _verify_bytes(self, target: Target) -> None:
+    def _verify_bytes(self, target: Target, numbers: Operand) -> None:
         """Cells of bytes are read where keys are, and sums of them fit 32 bits."""
         where, (query, key) = self.where, (self.query.dtype, self.key.dtype)
         if query not in BYTES or key is not DType.u8 or self.row_bits:
             raise spec_error("no kernel has such scores", where, f"{query} x {key}", "bytes x u8")
+        if numbers.dtype is not DType.f32 or numbers.strides != (*(0 for _ in self.batch), 1):
+            raise spec_error("a quantization is not 3 numbers of f32", where, numbers, None)
         if not can_multiply_bytes(target):
             raise spec_error("this processor does not multiply u8 by i8", where, target.isa, None)
         if self.head_size % BYTES_PER_CELL:

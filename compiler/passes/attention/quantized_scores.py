@@ -66,7 +66,7 @@ def _find_codes(graph: Graph, value: Value | None) -> _Codes | None:
         # Zero points are converted, which is not folded yet.
         stored = producer(graph, shift, "Convert")
         known = constant_scalar(graph, shift if stored is None else graph.input(stored, 0))
-        if value is None or known is None or known != int(known):
+        if value is None or known is None or not float(known).is_integer():
             return None
         if not same_shape(graph, value, Value(centred)):
             return None

@@ -7,7 +7,6 @@ Exact: an element's value is a function of its code, growing where the scale is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -236,13 +235,17 @@ def scale_dequantized(graph: Graph, node: int, op: Multiply) -> Patch | MatchFai
         return None
     dequantize, codes, scale, zero = made
     known = graph.op(scale.node)
-    if not isinstance(known, Constant) or not 0 < found[1] < math.inf:
-        return MatchFailure("a scale is known at run time only, or the number is not positive")
+    if not isinstance(known, Constant):
+        return MatchFailure("the scale is known at run time only")
+    with np.errstate(over="ignore", invalid="ignore"):
+        factors = known.data.astype(np.float32) * np.float32(found[1])
+    if not found[1] > 0 or not np.isfinite(factors).all():
+        return MatchFailure("the number is not positive, or too large for the scale")
     if not same_shape(graph, Value(node), found[0]):
         return MatchFailure("the number has a higher rank than the product")
     patch = Patch()
-    factor = patch.constant(known.data.astype(np.float32) * np.float32(found[1]), DType.f32)
-    return patch.replace(Value(node), patch.add(dequantize, codes, factor, zero))
+    scaled = patch.add(dequantize, codes, patch.constant(factors, DType.f32), zero)
+    return patch.replace(Value(node), scaled)
 
 
 _RULES: Sequence[Rule] = (

@@ -108,7 +108,7 @@ def test_codes_are_moved_as_their_numbers_were() -> None:
     becomes(MOVED.format(steps=before), fuse_attention, MOVED.format(steps=after))
 
 
-@pytest.mark.parametrize("zero", ["0.5", "300"])
+@pytest.mark.parametrize("zero", ["0.5", "300", "Infinity", "NaN"])
 def test_numbers_that_are_no_codes_stay(zero: str) -> None:
     steps = f"""
 %3 = Const(f32[] = {zero})

@@ -328,7 +328,10 @@ def test_scores_of_bytes_that_are_refused() -> None:
         spec = build(Case(4, 4, bytes=DType.u8))[0]
         verify_specs([spec], target_of(isa))
         signed = replace(spec, key=replace(spec.key, dtype=DType.i8))
-        for change in (signed, replace(spec, head_size=6), replace(spec, row_bits=8)):
+        forged = [Operand(F32, (0, 2)), Operand(DType.u8, (0, 1)), Operand(F32, (1, 1))]
+        numbers = [replace(spec, quantization=o) for o in forged]
+        whole = (signed, replace(spec, head_size=6), replace(spec, row_bits=8))
+        for change in (*whole, *numbers):
             with pytest.raises(VerificationError):
                 verify_specs([change], target_of(isa))
     with pytest.raises(VerificationError, match="does not multiply u8 by i8"):
