@@ -17,6 +17,7 @@ A mask stays as it is written, added or chosen by booleans (`masks.Mask`): the o
 and booleans are smaller. A causal mask may be there as well, which becomes an attribute. Optional
 are a cap (tanh(scores) * cap), a sink (a column that joins the softmax) and zeros in rows that see
 nothing. `fuse.fuse_products` matches the form; afterwards `fuse.absorb_scale` makes an attribute of
-the scale, `grouped_query.share_heads` reads repeated keys and values where they are, and
+the scale, `grouped_query.share_heads` reads repeated keys and values where they are,
+`quantized_scores.take_codes` takes the bytes of dequantised queries and keys, and
 `sink_dequantize_rows.sink_dequantize_rows` moves codes of keys and values before they are floats.
 """
