@@ -15,6 +15,7 @@ from ....ir.ops import (
     BatchToSpace,
     Concat,
     Convert,
+    FloorMod,
     Gather,
     Less,
     Minimum,
@@ -105,7 +106,8 @@ def decompose_reverse(graph: Graph, node: int, op: Reverse) -> Patch | MatchFail
 
 
 def decompose_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """Both parts of each axis, the other way round."""
+    """Both parts of each axis, the other way round; by indices where an axis may be shorter than
+    its shift."""
     data, moves = graph.input(node, 0), graph.known_value(graph.input(node, 1))
     shape = shape_of(graph, data)
     axes = None if shape is None else known_axes(graph, graph.input(node, 2), len(shape))
@@ -118,12 +120,22 @@ def decompose_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if isinstance(size, int):
             shift %= max(size, 1)
         elif abs(shift) > (bounds(size)[0] or 0):
-            return MatchFailure("a shift may be longer than its axis")
+            value = patch.add(Gather(), value, *_rolled_indices(patch, data, axis, shift))
+            continue
         if not shift:
             continue
         halves = [(axis, -shift, AXIS_END, 1)], [(axis, 0, -shift, 1)]
         value = patch.add(Concat(axis), *(_slice(patch, value, half) for half in halves))
     return patch.replace(Value(node), value)
+
+
+def _rolled_indices(patch: Patch, data: Value, axis: int, shift: int) -> tuple[Value, Value]:
+    """(i - shift) mod n for each index i of an axis of n, and the axis."""
+    zero, one, at = (patch.constant(n, DType.i64) for n in (0, 1, axis))
+    size = patch.add(Gather(), patch.add(ShapeOf(), data), at, zero)
+    every = patch.add(Range(DType.i64), zero, size, one)
+    moved = patch.add(Subtract(), every, patch.constant(shift, DType.i64))
+    return patch.add(FloorMod(), moved, size), at
 
 
 def decompose_space_to_batch(

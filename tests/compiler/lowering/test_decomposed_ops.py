@@ -47,6 +47,11 @@ def grid(how: str, image: str = IMAGE) -> str:
 
 CASES = {
     "roll": FIXED + ints(1, -3, 9) + ints(2, 2, 3) + "%8 = Roll.7(%0, %1, %2)\n" + END,
+    "roll_of_symbolic_sizes": IMAGE
+    + ints(1, -7, 3)
+    + ints(2, 2, 3)
+    + "%8 = Roll.7(%0, %1, %2)\n"
+    + END,
     "roll_of_a_symbolic_batch": IMAGE + ints(1, 2) + ints(2, 1) + "%8 = Roll.7(%0, %1, %2)\n" + END,
     "range": IMAGE
     + height("f32")

@@ -35,6 +35,7 @@ MOVES = {
     "reverse_mask": "%1 = Const(boolean[4] = false, true, false, true)\n"
     "%2 = Reverse.1(%0, %1) {mode=\"mask\"}",
     "roll": "%1 = Const(i64[3] = 1, -2, 12)\n%2 = Const(i64[3] = 1, 2, 2)\n%3 = Roll.7(%0, %1, %2)",
+    "roll_of_few": "%1 = Const(i64[2] = 4, -9)\n%2 = Const(i64[2] = 0, 0)\n%3 = Roll.7(%0, %1, %2)",
     "roll_alike": "%1 = Const(i32[1] = 3)\n%2 = Const(i32[2] = -1, 1)\n%3 = Roll.7(%0, %1, %2)",
     "to_batch": BLOCKS.format("1, 2, 3, 1", "0, 1, 2, 0", "0, 1, 2, 1")
     + "%4 = SpaceToBatch.2(%0, %1, %2, %3)",
@@ -91,7 +92,7 @@ def test_natively(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "%0 = Input(f32[N, 4])\n%1 = Const(i64[1] = 2)\n%2 = Const(i64[1] = 0)\n"
+        "%0 = Input(f32[N, 4])\n%1 = Input(i64[1])\n%2 = Const(i64[1] = 0)\n"
         "%3 = Roll.7(%0, %1, %2)\n",
         "%0 = Input(f32[N, 4])\n%1 = Input(i64[2])\n%2 = Input(i64[2])\n"
         "%3 = StridedSlice.1(%0, %1, %2)\n",
@@ -101,7 +102,7 @@ def test_natively(name: str) -> None:
         "%3 = ReverseSequence.1(%0, %1) {batch_axis=0, seq_axis=1}\n",
     ],
     ids=[
-        "roll_of_unknown_size",
+        "roll_by_run_time",
         "bounds_of_run_time",
         "an_element_that_may_be_missing",
         "lengths_of_unknown_rank",
