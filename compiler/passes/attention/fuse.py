@@ -7,18 +7,28 @@ from dataclasses import replace
 
 import numpy as np
 
+from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import (
+    Add,
     Attention,
     Constant,
+    Convert,
+    Divide,
+    Gather,
     MatMul,
+    Multiply,
     ScaledDotProductAttention,
+    Select,
+    ShapeOf,
+    Softmax,
+    Sqrt,
 )
 from ...legality import head_size_failure
 from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..layout.cancel_transposes import add_transpose, order_of
-from ..match.values import constant_scalar, same_shape, shape_of
+from ..match.values import constant_scalar, dtype_of, same_shape, shape_of
 from .batch_axes import hoist_split, sink_merge
 from .grouped_query import share_heads
 from .masks import (
@@ -45,7 +55,8 @@ from .sink_dequantize_rows import sink_dequantize_rows
 def take_operation(
     graph: Graph, node: int, op: ScaledDotProductAttention
 ) -> Patch | MatchFailure | None:
-    """OpenVINO's operation, whose scale is known."""
+    """OpenVINO's operation, whose scale is known; two products and a softmax where heads are of a
+    size that no kernel takes."""
     inputs = graph.inputs(node)
     query, key, value, mask, given = (*inputs, None, None)[:5]
     shape = shape_of(graph, query)
@@ -54,18 +65,42 @@ def take_operation(
         return MatchFailure("a rank is unknown")
     assert query is not None and value is not None
     size = shape[-1]
-    refused = head_size_failure(graph, query, size) or head_size_failure(graph, value, values[-1])
-    if refused:
-        return MatchFailure(refused)
-    assert isinstance(size, int)
-    scale = 1 / math.sqrt(size) if given is None else constant_scalar(graph, given)
-    if scale is None or not math.isfinite(scale):
+    scale = None if given is None else constant_scalar(graph, given)
+    if given is None and isinstance(size, int) and size > 0:
+        scale = 1 / math.sqrt(size)
+    if (given is not None and scale is None) or (scale is not None and not math.isfinite(scale)):
         return MatchFailure("the scale is not known")
+    refused = head_size_failure(graph, query, size) or head_size_failure(graph, value, values[-1])
+    if refused and (op.causal or dtype_of(graph, query) is not DType.f32):
+        return MatchFailure(refused)
+    if refused or scale is None:
+        return _multiply_apart(graph, node, scale)
     if op.causal or (mask is not None and _is_zero(graph, mask)):
         mask = None
     made = Attention(float(scale), "first" if op.causal else "")
     patch = Patch()
     return patch.replace(Value(node), patch.add(made, query, key, value, mask))
+
+
+def _multiply_apart(graph: Graph, node: int, scale: float | None) -> Patch:
+    """softmax(query x key^T * scale + mask) x value, the scores in memory. Without a scale they are
+    divided by the root of the size of a head."""
+    query, key, value, mask = (*graph.inputs(node), None)[:4]
+    patch = Patch()
+    product = patch.add(MatMul(transpose_b=True), query, key)
+    if scale is not None:
+        scores = patch.add(Multiply(), product, patch.constant(scale, DType.f32))
+    else:
+        last, zero = (patch.constant(n, DType.i64) for n in (-1, 0))
+        size = patch.add(Gather(), patch.add(ShapeOf(), query), last, zero)
+        root = patch.add(Sqrt(), patch.add(Convert(DType.f32), size))
+        scores = patch.add(Divide(), product, root)
+    if mask is not None and dtype_of(graph, mask) is DType.boolean:
+        scores = patch.add(Select(), mask, scores, patch.constant(-math.inf, DType.f32))
+    elif mask is not None:
+        scores = patch.add(Add(), scores, mask)
+    weights = patch.add(Softmax(axis=-1), scores)
+    return patch.replace(Value(node), patch.add(MatMul(), weights, value))
 
 
 def _is_zero(graph: Graph, value: Value) -> bool:

@@ -41,10 +41,29 @@ def test_what_has_no_kernel_stays() -> None:
     text = QKV.replace("f32", "f64")
     tail = "%4 = ScaledDotProductAttention.13(%0, %1, %2) {causal=false}\n%5 = Result.1(%4)"
     stays(text + tail, fuse_attention, "no attention kernel for f64")
-    stays(QKV.replace("16", "E") + tail, fuse_attention, "no attention kernel for heads of size E")
+    causal = tail.replace("false", "true")
+    stays(
+        QKV.replace("16", "E") + causal, fuse_attention, "no attention kernel for heads of size E"
+    )
     scaled = tail.replace("%2)", "%2, %9, %8)")
     extra = '%8 = Input(f32[]) "s"\n%9 = Input(f32[S, T]) "m"\n'
     stays(QKV + extra + scaled, fuse_attention, "the scale is not known")
+
+
+@pytest.mark.parametrize("size", ["E", "2000"])
+@pytest.mark.parametrize("scale", ["", "%3 = Const(f32[] = 0.5)\n"])
+@pytest.mark.parametrize("mask", ["", "f32", "boolean"])
+def test_heads_that_no_kernel_takes_are_multiplied_apart(size: str, scale: str, mask: str) -> None:
+    """As XCiT mixes its channels, whose heads are as long as there are tokens."""
+    shown = f'%4 = Input({mask}[S, T]) "m"\n' if mask else ""
+    given = ["%4" if mask else "_", *(["%3"] if scale else [])]
+    text = QKV.replace("16", size) + scale + shown
+    text += f"%5 = ScaledDotProductAttention.13(%0, %1, %2, {', '.join(given)}) {{causal=false}}\n"
+    found = run(text + "%6 = Result.1(%5)", fuse_attention)
+    kinds = [found.op(n).kind for n in found.order()]
+    assert kinds.count("MatMul") == 2 and "Softmax" in kinds
+    assert "ScaledDotProductAttention" not in kinds
+    same_values(graph(text + "%6 = Result.1(%5)"), found)
 
 
 FORMS = {
