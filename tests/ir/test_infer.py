@@ -31,6 +31,19 @@ def test_shape_arithmetic_of_symbols() -> None:
     assert known(graph) == ["2*S", "2*N", "2"]
 
 
+def test_magnitudes_of_sizes() -> None:
+    """Exporters take them of what is not negative; of a difference they are not decided."""
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", "S"]} "x"
+%1 = ShapeOf.3(%0)
+%2 = Constant.1() {data=[0, 3], dtype=i64, shape=[2]}
+%3 = Subtract.1(%1, %2)
+%4 = Abs.1(%3)
+%5 = Result.1(%4)
+""")
+    assert known(graph) == ["N", "max(-S + 3, S - 3)"]
+
+
 def test_all_static_values_become_integers() -> None:
     graph = parse_graph("""graph "g"
 %0 = Parameter.1() {element_type=f32, shape=["N", 4]} "x"

@@ -192,6 +192,7 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "sub": operator.sub,
     "mul": operator.mul,
     "neg": operator.neg,
+    "abs": np.frompyfunc(lambda dim: dims.maximum(dim, -dim), 1, 1),
     "floormod": operator.mod,
     "div": np.frompyfunc(_quotient, 2, 1),
     "max": np.frompyfunc(dims.maximum, 2, 1),

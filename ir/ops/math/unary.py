@@ -33,6 +33,7 @@ class Identity(Unary):
 class Abs(Unary):
     kind: ClassVar[str] = "Abs"
     scalar: ClassVar[str] = "abs"
+    evaluates_shapes: ClassVar[bool] = True
 
 
 class Negative(Unary):
