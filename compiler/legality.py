@@ -33,6 +33,9 @@ EPILOGUE_ANCHORS = frozenset(
 )
 
 
+# Operations that give elements another shape, and those that only move them.
+RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
+MOVES = RESHAPES | {"Transpose"}
 # Convolutions of floats, whose filters are constants in packed layouts.
 CONVOLUTIONS = frozenset(
     "Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData".split()

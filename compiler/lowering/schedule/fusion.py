@@ -25,15 +25,13 @@ from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import Constant, DequantizeRows
 from ....ir.types import TensorType
 from ....plan.packing.panel_params import CONVERTIBLE
-from ...legality import EPILOGUE_ANCHORS, NATIVE, is_elementwise
+from ...legality import EPILOGUE_ANCHORS, MOVES, NATIVE, is_elementwise
 from ..build.scalar_programs import node_program
 
 # What converts an operand as it packs it.
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 # Types of keys and values that attention converts as it copies a block of them.
 ATTENTION_TYPES = frozenset({DType.f16, DType.bf16})
-# What may be between a conversion and the products that make it: nearly always a view.
-MOVES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Transpose"})
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.
 PROLOGUE_CONSUMERS = frozenset(

@@ -24,7 +24,7 @@ from ....ir.ops import (
     Softmax,
     Sqrt,
 )
-from ...legality import head_size_failure
+from ...legality import MOVES, head_size_failure
 from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..layout.cancel_transposes import add_transpose, order_of
@@ -47,7 +47,7 @@ from .match_scores import (
     find_softmax,
     match_scale,
 )
-from .quantized_scores import MOVES, take_codes
+from .quantized_scores import take_codes
 from .scales import merge_scales, scale_masked_scores, scale_queries
 from .sink_dequantize_rows import sink_dequantize_rows
 

@@ -12,15 +12,13 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Op
-from ....ir.ops import Attention, Constant, Gemm, MatMul
+from ....ir.ops import Attention, Constant, MatMul
 from ....ir.ops.quantization.integer_products import BYTES
 from ....plan.specs.attention import BYTES_PER_CELL, MAX_HEAD
+from ...legality import MOVES
 from ...rewrite.patch import Patch, producer
 from ..match.values import constant_scalar, dtype_of, same_shape, shape_of
 from .match_scores import feeds_mixture
-
-# Operations that only move elements.
-MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze"})
 
 
 def take_codes(graph: Graph, node: int, op: Attention) -> Patch | None:
@@ -101,7 +99,7 @@ def has_byte_scores(
 
 def makes_attention_scores(graph: Graph, node: int, op: Op, query: Value, key: Value) -> bool:
     """Whether attention will multiply these bytes, of which `node` is the product."""
-    if not isinstance(op, MatMul) or isinstance(op, Gemm) or op.transpose_a:
+    if not isinstance(op, MatMul) or op.transpose_a:
         return False
     if isinstance(graph.op(query.node), Constant) or isinstance(graph.op(key.node), Constant):
         return False

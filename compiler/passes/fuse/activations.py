@@ -12,7 +12,7 @@ from ....ir.graph import Graph, Value
 from ....ir.lazy_dataclass import dataclass
 from ....ir.op import Op
 from ....ir.ops import ACTIVATIONS
-from ...legality import EPILOGUE_ANCHORS, is_elementwise
+from ...legality import EPILOGUE_ANCHORS, RESHAPES, is_elementwise
 from ...rewrite.engine import OpT, Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use
 from ..match.values import constant_scalar, dtype_of, same_shape
@@ -21,7 +21,6 @@ from .matmul_add import as_gemm
 # The name of a Gemm's activation and its parameters.
 Named = tuple[str, tuple[float, ...]]
 
-_RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 # The longest chain of elementwise operations that is followed back to its product.
 _MAX_CHAIN = 8
 
@@ -98,7 +97,7 @@ def move_before_reshape(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """f(Reshape(x)) = Reshape(f(x)), where an epilogue may compute f: x is a product's result, or a
     chain of elementwise operations on it."""
     moved, *others = graph.inputs(node)
-    if moved is None or graph.op(moved.node).kind not in _RESHAPES:
+    if moved is None or graph.op(moved.node).kind not in RESHAPES:
         return None
     source, *sizes = graph.inputs(moved.node)
     if source is None or not _ends_at_anchor(graph, source):
