@@ -11,6 +11,7 @@ The record is docs/dev/tuning/exporter-patterns.md.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,6 +137,37 @@ def listed_loop() -> Model:
     return m
 
 
+def while_loop() -> Model:
+    """A recurrent layer of Keras: 64 steps, counted by an iteration and by a counter of its own."""
+    m = Model({"x": normal(64, 2, 64)}, "float[64, n, 64] x", "float[steps, n, 64] y")
+    m.weights["w"], m.weights["h0"] = normal(64, 64), np.zeros((2, 64), np.float32)
+    m.lines.append(
+        """
+      most = Constant <value_int = 9223372036854775807> ()
+      yes = Constant <value = bool {1}> ()
+      zero = Constant <value = int32 {0}> ()
+      time, last, y = Loop (most, yes, zero, h0) <body = each
+          (int64 t, bool go, int32 i, float[n, 64] h)
+          => (bool on, int32 next, float[n, 64] state, float[n, 64] row) {
+        one = Constant <value = int32 {1}> ()
+        bound = Constant <value = float {64.0}> ()
+        next = Add (i, one)
+        t_number = Cast <to = 1> (t)
+        next_number = Cast <to = 1> (next)
+        t_less = Less (t_number, bound)
+        next_less = Less (next_number, bound)
+        on = And (t_less, next_less)
+        part = Gather (x, i)
+        product = MatMul (h, w)
+        added = Add (part, product)
+        state = Tanh (added)
+        row = Identity (state)
+      }>
+    """
+    )
+    return m
+
+
 def gmlp() -> Model:
     """Four blocks that mix 128 positions by a Conv1d of size 1 over [1, positions, channels]."""
     m = Model({"x": normal(1, 128, 256)}, "float[1, 128, 256] x", "float[1, 128, 256] y")
@@ -192,6 +224,7 @@ def wav2vec() -> Model:
 MODELS: dict[str, Callable[[], Model]] = {
     "raise_embedding_bag": embedding_bag,
     "raise_sequence_to_scan_output": listed_loop,
+    "raise_while_loops": while_loop,
     "convert_conv1x1_to_matmul": gmlp,
     "decompose_maxpool_indices": segnet,
     "fuse_group_norm": wav2vec,
@@ -214,6 +247,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0, help="for each model")
     args = parser.parse_args()
+    # A cached model would have been compiled with all passes.
+    os.environ["IRC_MODEL_CACHE"] = "0"
     columns = (f"{name:>{width}}" for name, width in (("with", 12), ("without", 12), ("best", 10)))
     print(f"{'pass':31}{''.join(columns)}{'median':>10}")
     for name, make in MODELS.items():

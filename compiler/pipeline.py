@@ -57,6 +57,7 @@ from .passes.quantize.recognize_qdq import recognize_qdq
 from .passes.quantize.sink_dequantize import sink_dequantize
 from .passes.raise_loops.embedding_bag import raise_embedding_bag
 from .passes.raise_loops.sequence_to_scan_output import raise_sequence_to_scan_output
+from .passes.raise_loops.while_loops import raise_while_loops
 from .rewrite.engine import Pass, run_pass
 from .rewrite.subgraphs import optimize_subgraphs
 from .rewrite.trace import Trace
@@ -95,6 +96,8 @@ PASSES: tuple[Pass, ...] = (
     convert_cells_to_sequences,
     # Where a pool found its maxima is compared out, while elementwise chains are still open.
     decompose_maxpool_indices,
+    # Loops that compare a counter with a bound have a known number of iterations.
+    raise_while_loops,
     # Lists that loops fill are memory, not Python's.
     raise_sequence_to_scan_output,
     # Constants go into the bodies that read them; the rest outside is not theirs.

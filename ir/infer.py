@@ -17,6 +17,7 @@ from .errors import Error, ShapeError, VerificationError
 from .graph import Graph, Node
 from .input_check import UNFORESEEN, infer_checked
 from .op import KNOWN_VALUE_LIMIT, Array, Fact
+from .ops.math.elementwise import sizes_of
 from .ops.tensor.constants import Constant, DeferredConstant
 from .types import TensorType, coerce_to_dtype
 
@@ -70,7 +71,12 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
         shape = fact.tensor.shape
         return nothing if shape is None else [_convert_to_type(_pack(list(shape)), record.types[0])]
     if any(f is not None and f.value is None for f in facts):
-        return nothing
+        constant = op.find_constant_result(facts)
+        if constant is None:
+            return nothing
+        (type_,) = record.types
+        assert isinstance(type_, TensorType)
+        return [np.full(sizes_of(type_.shape), constant, type_.dtype.numpy)]
     if not all(_integral(f.value) for f in facts if f is not None and f.value is not None):
         return nothing
     arrays = [_values(slot) for slot in slots]

@@ -142,6 +142,11 @@ class Op:
         """
         raise VerificationError(f"{self.kind} cannot be evaluated")
 
+    def find_constant_result(self, facts: Sequence[Fact | None]) -> bool | None:
+        """What every element of the only output is where one known input decides that, whatever
+        the others hold."""
+        return None
+
     def scratch_bytes(
         self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
     ) -> int:

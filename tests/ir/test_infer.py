@@ -44,6 +44,37 @@ def test_magnitudes_of_sizes() -> None:
     assert known(graph) == ["N", "max(-S + 3, S - 3)"]
 
 
+def test_remainders_of_sizes() -> None:
+    """C's and Python's are equal: sizes are not negative."""
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["9*N", "S"]} "x"
+%1 = ShapeOf.3(%0)
+%2 = Constant.1() {data=[9, 4], dtype=i64, shape=[2]}
+%3 = Mod.1(%1, %2)
+%4 = Result.1(%3)
+""")
+    assert known(graph) == ["0", "S - 4*(S//4)"]
+
+
+@pytest.mark.parametrize(("op", "decided"), [("LogicalAnd", "False"), ("LogicalOr", "True")])
+def test_one_operand_decides_about_logic(op: str, decided: str) -> None:
+    """As in the floor that OpenVINO's converter of TensorFlow takes of a quotient of sizes: less
+    one where the quotient is inexact (not decided) and the size is negative."""
+    zero = "%2 = Constant.1() {data=[0], dtype=i64, shape=[1]}"
+    compare = "Less" if decided == "False" else "GreaterEqual"
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=["N"]}} "x"
+%1 = ShapeOf.3(%0)
+{zero}
+%3 = Constant.1() {{data=[4], dtype=i64, shape=[1]}}
+%4 = Equal.1(%1, %3)
+%5 = {compare}.1(%1, %2)
+%6 = {op}.1(%4, %5)
+%7 = Result.1(%6)
+""")
+    assert known(graph) == [decided]
+
+
 def test_all_static_values_become_integers() -> None:
     graph = parse_graph("""graph "g"
 %0 = Parameter.1() {element_type=f32, shape=["N", 4]} "x"

@@ -132,7 +132,8 @@ def _trips_of_loop(graph: Graph, op: Loop, inputs: Sequence[Value | None]) -> Tr
     least = bounds(most)[0]
     if least is None or (least < 0 and not isinstance(most, int)):
         return "a number of iterations that may be negative"
-    return Trips(NO_LIMIT if isinstance(most, int) and most < 0 else most, None, first, again)
+    endless = isinstance(most, int) and not 0 <= most < NO_LIMIT
+    return Trips(NO_LIMIT if endless else most, None, first, again)
 
 
 def _count(port: BodyInput, graph: Graph, inputs: Sequence[Value | None]) -> Dim | None:

@@ -60,12 +60,15 @@ def phases(kernel: int, stride: int, dilation: int, begin: int) -> list[Phase] |
     return found
 
 
-def windows_of(graph: Graph, node: int, op: Transposed) -> Windows:
-    """The windows of a transposed convolution."""
+def windows_of(graph: Graph, node: int, op: Transposed) -> Windows | None:
+    """The windows of a transposed convolution; None where their paddings are not known."""
+    inputs = graph.inputs(node)
     weights = graph.op(graph.input(node, 1).node)
     assert isinstance(weights, Constant)
     kernel = weights.data.shape[3 if op.grouped else 2 :]
-    return Windows.of(kernel, op.strides, op.dilations, op.pads_begin, op.pads_end, op.auto_pad)
+    shaped = len(inputs) > 2 and inputs[2] is not None
+    target = graph.shape(Value(node))[2:] if shaped else None
+    return op.explicit_windows(kernel, graph.shape(graph.input(node, 0))[2:], target)
 
 
 def _phases_of(windows: Windows) -> list[list[Phase]] | None:
@@ -85,10 +88,9 @@ def refuse_deconvolution(graph: Graph, node: int, op: Transposed) -> str | None:
     found = refuse_convolution(graph, node, op)
     if found is not None:
         return found
-    inputs = graph.inputs(node)
     windows = windows_of(graph, node, op)
-    if windows.is_same_padded and len(inputs) > 2 and inputs[2] is not None:
-        return "paddings that follow from the output's shape"
+    if windows is None:
+        return "paddings that follow from sizes known at run time"
     return "a stride beyond the taps" if _phases_of(windows) is None else None
 
 
@@ -113,6 +115,7 @@ def lower_deconvolution(lowering: RegionLowering, node: int, op: Transposed) -> 
     # [G, C, O, kernel...] as a convolution has them: [G, O, C, kernel...].
     filters = filters.swapaxes(1, 2)
     windows = windows_of(lowering.graph, node, op)
+    assert windows is not None
     axes = _phases_of(windows)
     assert axes is not None
     groups, outputs, channels = filters.shape[:3]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....ir.dims import bounds
+from ....ir.dims import bounds, eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import (
@@ -33,7 +33,7 @@ from ....ir.ops import (
     Subtract,
     Unsqueeze,
 )
-from ....ir.ops.shape_inference import known_ints, unique_axes
+from ....ir.ops.shape_inference import known_dims, known_ints, unique_axes
 from ....ir.slice_bounds import AXIS_END
 from ....ir.types import normalize_axis
 from ...rewrite.engine import Pass, Rule, op_rule
@@ -50,17 +50,19 @@ def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]
     return patch.add(Slice(), value, starts, stops, steps, axes)
 
 
+_UNKNOWN_BOUND = "a bound is a size, of another axis or as a beginning"
+
+
 def decompose_strided_slice(
     graph: Graph, node: int, op: StridedSlice
 ) -> Patch | MatchFailure | None:
     """A Slice, and axes that are dropped and added."""
     shape = shape_of(graph, graph.input(node, 0))
     inputs = graph.inputs(node)
-    lists = [known_ints(graph.fact(v)) for v in inputs[1:] if v is not None]
-    if shape is None or any(n is None for n in lists):
+    firsts, lasts = (known_dims(graph.fact(v)) for v in inputs[1:3])
+    steps = known_ints(graph.fact(inputs[3])) if len(inputs) > 3 else [1] * len(firsts or ())
+    if shape is None or firsts is None or lasts is None or steps is None:
         return MatchFailure("the rank or the bounds are not known")
-    firsts, lasts, *strides = (n for n in lists if n is not None)
-    steps = strides[0] if strides else [1] * len(firsts)
     patch, cuts = Patch(), list[tuple[int, int, int, int]]()
     dropped, added = list[int](), list[int]()
     at = 0
@@ -70,19 +72,29 @@ def decompose_strided_slice(
             added.append(at)
         elif entry.shrink:
             first = firsts[i]
+            if not isinstance(first, int):
+                return MatchFailure(_UNKNOWN_BOUND)
             cuts.append((entry.axis, first, first + 1 if first != -1 else AXIS_END, 1))
             dropped.append(entry.axis)
             continue
         elif not entry.full:
             first, last = op.bounds_of(i, firsts[i], lasts[i], steps[i])
+            if steps[i] > 0 and eq(last, shape[entry.axis]):
+                last = AXIS_END
+            if not isinstance(first, int) or not isinstance(last, int):
+                return MatchFailure(_UNKNOWN_BOUND)
             if (first, last, steps[i]) != (0, AXIS_END, 1):
                 cuts.append((entry.axis, first, last, steps[i]))
         at += 1
+    value = graph.input(node, 0)
     for axis, first, _, _ in cuts:
         size = shape[axis]
+        # An element that may not be there is an error, and in a slice it is not.
         if axis in dropped and not (isinstance(size, int) and -size <= first < size):
-            return MatchFailure("an element is taken that may not be there")
-    value = _slice(patch, graph.input(node, 0), cuts)
+            picked = Gather(out_of_range="error")
+            value = patch.add(picked, value, patch.integers([first]), patch.integers(axis))
+            cuts = [cut for cut in cuts if cut[0] != axis]
+    value = _slice(patch, value, cuts)
     if dropped:
         value = patch.add(Squeeze(), value, patch.integers(dropped))
     if added:

@@ -1,9 +1,12 @@
-"""SearchSorted in short sequences: how many elements are before a value, counted by comparisons."""
+"""SearchSorted in short sequences: how many elements are before a value, counted by comparisons.
+Bucketize searches among its boundaries."""
 
 from __future__ import annotations
 
+from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import (
+    Bucketize,
     Convert,
     Equal,
     Greater,
@@ -22,6 +25,7 @@ from ..match.values import dtype_of, shape_of
 
 # A binary search takes fewer comparisons in longer sequences.
 _MAX_LENGTH = 64
+_EXACT_IN_F64 = frozenset(DType(name) for name in "i8 u8 i16 u16 i32 u32 f16 bf16 f32 f64".split())
 
 
 def decompose_search(graph: Graph, node: int, op: SearchSorted) -> Patch | MatchFailure | None:
@@ -48,6 +52,22 @@ def decompose_search(graph: Graph, node: int, op: SearchSorted) -> Patch | Match
     return patch.replace(Value(node), made)
 
 
-_RULES = (op_rule("decompose_search_sorted", (SearchSorted,), decompose_search),)
+def decompose_bucketize(graph: Graph, node: int, op: Bucketize) -> Patch | MatchFailure:
+    """The bucket of a value is how many boundaries are before it."""
+    values, bounds = graph.inputs(node)
+    assert values is not None and bounds is not None
+    patch = Patch()
+    if dtype_of(graph, values) is not dtype_of(graph, bounds):
+        if any(dtype_of(graph, v) not in _EXACT_IN_F64 for v in (values, bounds)):
+            return MatchFailure("integers of 64 bits among boundaries of another type")
+        values, bounds = (patch.add(Convert(DType.f64), v) for v in (values, bounds))
+    search = SearchSorted(not op.with_right_bound, op.output_type)
+    return patch.replace(Value(node), patch.add(search, bounds, values))
+
+
+_RULES = (
+    op_rule("decompose_bucketize", (Bucketize,), decompose_bucketize),
+    op_rule("decompose_search_sorted", (SearchSorted,), decompose_search),
+)
 
 decompose_search_sorted = Pass("decompose_search_sorted", lambda options: _RULES)

@@ -168,18 +168,11 @@ def _match_counted_loop(graph: Graph, node: int, op: Loop) -> tuple[_BodyScope, 
         return None
     if op.condition < 0 or not _is_true(graph, outside[1]):
         return None
-    again = body.input(body.results[op.condition], 0)
     trips = None if outside[0] is None else _single_element(graph.known_value(outside[0]))
-    endless = trips is None or (isinstance(trips, int) and trips < 0)
-    if _is_true(body, again):
-        return None if endless or trips is None else (scope, trips)
-    at, less = scope.skip_reshapes(again)
-    if not endless or at.graph.op(less.node).kind != "Less":
+    # A loop that compares a counter with a bound has a number by now (while_loops.py).
+    if trips is None or (isinstance(trips, int) and trips < 0) or not op.always():
         return None
-    bags = _single_element(at.graph.known_value(at.graph.input(less.node, 1)))
-    if at.step(at.graph.input(less.node, 0)) != 1 or not isinstance(bags, int) or bags < 1:
-        return None
-    return scope, bags
+    return scope, trips
 
 
 def _single_element(known: np.ndarray | None) -> Dim | None:

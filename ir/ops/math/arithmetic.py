@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ...dtype import DType
 from ...lazy_dataclass import dataclass
-from ...op import Array
+from ...op import Array, Fact
 from ...scalar.blocks import map_blocks
 from ...scalar.builder import Builder, Ref
 from ...types import joined_shape
@@ -234,10 +235,22 @@ class LogicalAnd(_Logical):
     kind: ClassVar[str] = "LogicalAnd"
     scalar: ClassVar[str] = "and"
 
+    def find_constant_result(self, facts: Sequence[Fact | None]) -> bool | None:
+        return _find_absorbing(facts, False)
+
 
 class LogicalOr(_Logical):
     kind: ClassVar[str] = "LogicalOr"
     scalar: ClassVar[str] = "or"
+
+    def find_constant_result(self, facts: Sequence[Fact | None]) -> bool | None:
+        return _find_absorbing(facts, True)
+
+
+def _find_absorbing(facts: Sequence[Fact | None], absorbing: bool) -> bool | None:
+    """The value `absorbing` where all elements of a known input are it."""
+    known = [f.value for f in facts if f is not None and f.value is not None]
+    return absorbing if any(v.size and np.all(v == absorbing) for v in known) else None
 
 
 class LogicalXor(_Logical):

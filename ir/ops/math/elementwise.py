@@ -194,6 +194,7 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "neg": operator.neg,
     "abs": np.frompyfunc(lambda dim: dims.maximum(dim, -dim), 1, 1),
     "floormod": operator.mod,
+    "mod": np.frompyfunc(lambda a, b: a - _quotient(a, b) * b, 2, 1),
     "div": np.frompyfunc(_quotient, 2, 1),
     "max": np.frompyfunc(dims.maximum, 2, 1),
     "min": np.frompyfunc(dims.minimum, 2, 1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -247,9 +248,11 @@ class _Backprop(Op):
     def _scatter(self, data: Array, weights: Array, target: Sequence[int] | None) -> Array:
         groups, inputs, outputs, *kernel = weights.shape
         batch, sizes = data.shape[0], data.shape[2:]
-        windows = self._windows(kernel)
+        windows = self.explicit_windows(kernel, sizes, target)
+        assert windows is not None
         full = [int(d) for d in self._full_sizes(windows, sizes) if isinstance(d, int)]
-        begin, want = self._crop(windows, full, target)
+        begin, ends = windows.pads_begin, windows.pads_end
+        want = target or [f - b - e for f, b, e in zip(full, begin, ends, strict=True)]
         room = [max(f, b + w) for f, b, w in zip(full, begin, want, strict=True)]
         # All sizes are given: without elements, none can be computed from the others.
         rows = data.reshape(batch, groups, inputs, math.prod(sizes))
@@ -267,24 +270,24 @@ class _Backprop(Op):
         keep = tuple(slice(b, b + w) for b, w in zip(begin, want, strict=True))
         return out[(..., *keep)].reshape(batch, groups * outputs, *want)
 
-    def _crop(
-        self,
-        windows: Windows,
-        full: Sequence[int],
-        target: Sequence[int] | None,
-    ) -> tuple[list[int], list[int]]:
-        """Where the output begins in the full one, and its sizes."""
-        begin = list(windows.pads_begin)
-        if target is None:
-            pads = zip(windows.pads_begin, windows.pads_end, strict=True)
-            return begin, [f - b - e for f, (b, e) in zip(full, pads, strict=True)]
-        if windows.is_same_padded:
+    def explicit_windows(
+        self, kernel: Sequence[Dim], sizes: Sequence[Dim], target: Sequence[Dim] | None
+    ) -> Windows | None:
+        """The windows, with numbers for paddings that follow from the output's sizes `target`;
+        None where those depend on sizes that are not known."""
+        windows = self._windows(kernel)
+        if target is None or not windows.is_same_padded:
+            return windows
+        begin: list[int] = []
+        for full, size in zip(self._full_sizes(windows, sizes), target, strict=True):
+            total = full - size
+            if not isinstance(total, int):
+                return None
             # The odd element of padding is at the beginning for same_upper: the opposite of what
             # a convolution does, as OpenVINO's specification has it.
-            total = [max(f - t, 0) for f, t in zip(full, target, strict=True)]
-            upper = windows.auto_pad == "same_upper"
-            begin = [t - t // 2 if upper else t // 2 for t in total]
-        return begin, list(target)
+            half = max(total, 0) // 2
+            begin.append(max(total, 0) - half if windows.auto_pad == "same_upper" else half)
+        return replace(windows, auto_pad="explicit", pads_begin=tuple(begin))
 
 
 class ConvolutionBackpropData(_Backprop):

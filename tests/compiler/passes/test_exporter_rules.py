@@ -14,6 +14,7 @@ from irc_compiler.compiler.passes.raise_loops.embedding_bag import raise_embeddi
 from irc_compiler.compiler.passes.raise_loops.sequence_to_scan_output import (
     raise_sequence_to_scan_output,
 )
+from irc_compiler.compiler.passes.raise_loops.while_loops import raise_while_loops
 from irc_compiler.compiler.pipeline import PASSES
 from irc_compiler.compiler.rewrite.engine import Pass
 
@@ -24,6 +25,7 @@ RECORD = "docs/dev/tuning/exporter-patterns.md"
 RULES = (
     raise_embedding_bag,
     raise_sequence_to_scan_output,
+    raise_while_loops,
     convert_conv1x1_to_matmul,
     decompose_maxpool_indices,
     fuse_group_norm,
@@ -41,7 +43,7 @@ def test_a_rule_states_pattern_exporter_and_gain(rule: Pass) -> None:
     text = docstring_of(rule)
     parts = re.search(r"^Pattern: (.+)^Exporter: (.+)^Gain: (.+)", text, re.M | re.S)
     assert parts, text
-    assert re.search(r"torch \d+\.\d+", parts[2]) and RECORD in parts[3]
+    assert re.search(r"(torch|tf2onnx) \d+\.\d+", parts[2]) and RECORD in parts[3]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)

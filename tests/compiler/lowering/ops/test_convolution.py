@@ -172,6 +172,19 @@ CASES: dict[str, str] = {
 %3 = Sigmoid.1(%2)
 %4 = Result.1(%3) "y"
 """,
+    # As converters of TensorFlow write it: paddings follow from the output's sizes.
+    "transposed_to_sizes": MANY
+    + """%1 = Constant.1() {data=~1, dtype=f32, shape=[20, 3, 5, 4]}
+%2 = ShapeOf.3(%0)
+%3 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}
+%4 = Constant.1() {data=[0], dtype=i64, shape=[]}
+%5 = Gather.8(%2, %3, %4)
+%6 = Multiply.1(%5, %3)
+%7 = ConvolutionBackpropData.1(%0, %1, %6) {strides=[2, 3], auto_pad="same_lower"}
+%8 = ConvolutionBackpropData.1(%0, %1, %6) {strides=[2, 3], auto_pad="same_upper"}
+%9 = Result.1(%7) "lower"
+%10 = Result.1(%8) "upper"
+""",
     "one_of_each": """%0 = Parameter.1() {element_type=f32, shape=[1, 1, 1, 1]} "x"
 %1 = Constant.1() {data=~1, dtype=f32, shape=[1, 1, 3, 3]}
 %2 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}

@@ -25,6 +25,10 @@ MOVES = {
     + "{begin_mask=[1, 1, 1], end_mask=[1, 1, 1]}",
     "shrink": SLICE.format("0, -1, 2", "0, 0, 3", "1, 1, 1") + STRIDED
     + "{begin_mask=[1], end_mask=[1], shrink_axis_mask=[0, 1, 1]}",
+    "shrink_a_size": "%1 = Const(i64[2] = 4, 1)\n%2 = Const(i64[2] = 5, 2)\n"
+    "%3 = StridedSlice.1(%0, %1, %2) {shrink_axis_mask=[1, 1]}",
+    "ends_of_axes": "%1 = Const(i64[4] = 0, 1, 0, 3)\n%2 = ShapeOf.3(%0)\n"
+    "%3 = StridedSlice.1(%0, %1, %2)",
     "new_axis": SLICE.format("0, 0, 1", "0, 0, 3", "1, 1, 1") + STRIDED
     + "{begin_mask=[1], end_mask=[1], new_axis_mask=[0, 1]}",
     "ellipsis": SLICE.format("0, 0, 1", "0, 0, 3", "1, 1, 1") + STRIDED
@@ -83,7 +87,7 @@ def test_natively(name: str) -> None:
     before = made(name)
     net = irc.compile_model(irc.Model(before.copy()))
     assert not net.plan.host_steps()
-    for batch in (6,) if name == "to_space" else (1, 6):
+    for batch in (6,) if name in ("to_space", "shrink_a_size") else (1, 6):
         given = inputs(name, batch)
         (want,) = interpret(before, given)
         np.testing.assert_array_equal(net(given)[0], want)
@@ -96,15 +100,15 @@ def test_natively(name: str) -> None:
         "%3 = Roll.7(%0, %1, %2)\n",
         "%0 = Input(f32[N, 4])\n%1 = Input(i64[2])\n%2 = Input(i64[2])\n"
         "%3 = StridedSlice.1(%0, %1, %2)\n",
-        "%0 = Input(f32[N, 4])\n%1 = Const(i64[1] = 2)\n%2 = Const(i64[1] = 3)\n"
-        "%3 = StridedSlice.1(%0, %1, %2) {shrink_axis_mask=[1]}\n",
+        "%0 = Input(f32[N, M])\n%5 = Input(f32[M])\n%1 = Const(i64[1] = 0)\n%2 = ShapeOf.3(%5)\n"
+        "%3 = StridedSlice.1(%0, %1, %2)\n",
         "%0 = Input(f32[N, 4])\n%1 = Input(i32[...])\n"
         "%3 = ReverseSequence.1(%0, %1) {batch_axis=0, seq_axis=1}\n",
     ],
     ids=[
         "roll_by_run_time",
         "bounds_of_run_time",
-        "an_element_that_may_be_missing",
+        "a_size_of_another_axis",
         "lengths_of_unknown_rank",
     ],
 )
@@ -112,3 +116,9 @@ def test_what_stays(text: str) -> None:
     lines = "\n" + text + "%4 = Result.1(%3)\n"
     after = run(graph(lines), decompose_data_movement)
     assert print_graph(after) == print_graph(graph(lines))
+
+
+def test_an_element_that_is_not_there_is_an_error() -> None:
+    net = irc.compile_model(irc.Model(made("shrink_a_size")))
+    with pytest.raises(irc.Error, match="a size that the model does not allow"):
+        net(inputs("shrink_a_size", 4))

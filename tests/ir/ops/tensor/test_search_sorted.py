@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import irc_compiler as irc
 import numpy as np
 import openvino.opset15 as o15
 import pytest
+from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.op import Fact
 from irc_compiler.ir.ops import SearchSorted, SliceScatter, StringTensorPack
+from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.ir.types import parse_type
 from support.openvino_operations import check, k
 
@@ -74,3 +77,27 @@ def test_bad_inputs() -> None:
         )
     with pytest.raises(ShapeError, match="bounds of a string"):
         StringTensorPack().evaluate(np.array([0]), np.array([9]), np.zeros(3, np.uint8))
+
+
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize(
+    ("data", "bounds", "native"),
+    [("f32", "f32", True), ("i32", "f32", True), ("i64", "i64", True), ("i64", "f32", False)],
+)
+def test_buckets_of_few_boundaries_are_native(
+    data: str, bounds: str, native: bool, right: bool
+) -> None:
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type={data}, shape=["N", 7]}} "x"
+%1 = Constant.1() {{data=[-3, -1, 0, 2, 2, 5], dtype={bounds}, shape=[6]}}
+%2 = Bucketize.3(%0, %1) {{output_type=i32, with_right_bound={str(right).lower()}}}
+%3 = Result.1(%2) "y"
+""")
+    net = irc.compile_model(irc.Model(graph))
+    assert bool(net.plan.host_steps()) is not native
+    x = np.arange(-7, 7).reshape(2, 7).astype(DType(data).numpy)
+    if data == "f32":
+        x[0, 0], x[0, 1], x[1, 0] = np.nan, np.inf, -0.0
+    side = "left" if right else "right"
+    want = np.searchsorted(np.array([-3, -1, 0, 2, 2, 5], np.float64), x.astype(np.float64), side)
+    np.testing.assert_array_equal(net([x])[0], want)
