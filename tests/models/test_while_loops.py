@@ -150,17 +150,22 @@ def test_other_arrays_stay_as_they_are(tmp_path: Path, options: dict[str, Any]) 
 
 def counted(start: int, step: int, more: int, bound: float, limit: int) -> onnx.ModelProto:
     """Counts the iterations of a loop that goes on while counter + more < bound, in f32."""
+    most = f"Constant <value_float = {bound:f}> ()"
+    if not np.isfinite(bound):
+        most = "Reciprocal (zero)" if bound > 0 else "Div (zero, zero)"
     return onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]>
       g (float[2] x) => (float[2] y, int64[N] seen) {{
         limit = Constant <value_int = {limit}> ()
         yes = Constant <value = bool {{1}}> ()
         start = Constant <value_int = {start}> ()
+        zero = Constant <value_float = 0.0> ()
+        most = {most}
         i9, y, seen = Loop (limit, yes, start, x) <body = each
             (int64 t, bool go, int64 i, float[2] v)
             => (bool on, int64 next, float[2] w, int64 now) {{
           step = Constant <value_int = {step}> ()
           more = Constant <value_int = {more}> ()
-          bound = Constant <value_float = {bound:f}> ()
+          bound = Identity (most)
           one = Constant <value_float = 1.0> ()
           next = Add (i, step)
           later = Add (more, i)
@@ -186,9 +191,9 @@ def test_iterations_are_counted_as_the_condition_does(
     assert " 0 in Python" in net.report(), net.report()
 
 
-@pytest.mark.parametrize(("step", "bound"), [(-1, 3), (0, 1), (1, 2.5)])
+@pytest.mark.parametrize(("step", "bound"), [(-1, 3), (0, 1), (1, 2.5), (1, np.inf), (1, np.nan)])
 def test_what_is_no_count_is_left_to_the_condition(step: int, bound: float) -> None:
-    """Counters that do not grow, and a bound between two numbers."""
+    """Counters that do not grow, and bounds that are no integers."""
     model = counted(0, step, 1, bound, 5)
     x = np.float32([0, 1])
     found = irc.compile_model(model)([x])

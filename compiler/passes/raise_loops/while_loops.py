@@ -33,7 +33,8 @@ from ..match.values import constant_scalar, known_axes, shape_of
 _MOVING = frozenset("Identity Reshape Squeeze Unsqueeze".split())
 # Numbers of iterations from this one on, and negative ones, are written for no limit.
 _NO_LIMIT = np.iinfo(np.int64).max
-# Types in which a counter of iterations is exact.
+# Types in which a counter of iterations is exact, up to the last integer that f32 has.
+_MAX_EXACT = 1 << 24
 _COUNTING = frozenset((DType.i32, DType.i64, DType.f32, DType.f64))
 
 
@@ -180,16 +181,18 @@ def _match_bound(
 ) -> tuple[Dim | None, Value | None]:
     """A number that is the same in all iterations: an integer, or a size and the value outside."""
     body = op.body
-    known = _single_number(body, value)
-    value = _skip_conversions(body, value)
-    if isinstance(known, int) or value.node not in body.parameters:
-        return known if isinstance(known, int) else None, None
-    port = op.ports[body.parameters.index(value.node)]
-    unchanged = port.mode == "carried" and body.input(body.results[port.back], 0) == value
+    source = _skip_conversions(body, value)
+    known = [_single_number(body, v) for v in (value, source)]
+    exact = [k for k in known if isinstance(k, int) and abs(k) <= _MAX_EXACT]
+    if exact or source.node not in body.parameters:
+        return (exact[0] if exact else None), None
+    port = op.ports[body.parameters.index(source.node)]
+    unchanged = port.mode == "carried" and body.input(body.results[port.back], 0) == source
     if port.mode != "invariant" and not unchanged:
         return None, None
     outside = graph.inputs(node)[port.port]
-    return (None, None) if outside is None else (_single_number(graph, outside), outside)
+    bound = None if outside is None else _single_number(graph, outside)
+    return (None, None) if isinstance(bound, int) and abs(bound) > _MAX_EXACT else (bound, outside)
 
 
 def _choose_shortest(counts: list[_Count]) -> _Count | None:
@@ -221,10 +224,12 @@ def _starts_with_one(graph: Graph, first: Value, trips: Dim) -> bool:
 def _single_number(graph: Graph, value: Value) -> Dim | None:
     """The only element of a known value, where it is an integer."""
     known = graph.known_value(value)
-    item = None if known is None or known.size != 1 else known.reshape(-1)[0]
-    if item is None or isinstance(item, Expr):
+    if known is None or known.size != 1 or known.dtype.kind not in "iubfO":
+        return None
+    item = known.reshape(-1)[0]
+    if isinstance(item, Expr):
         return item
-    return int(item) if item == int(item) else None
+    return int(item) if np.isfinite(item) and item == int(item) else None
 
 
 @dataclass(frozen=True)
