@@ -25,6 +25,12 @@ _ON_THE_WAY = frozenset(
     "Reshape Squeeze Unsqueeze Transpose Slice StridedSlice MaxPool Concat Split VariadicSplit "
     "Gather Convert Add Relu FakeQuantize Quantize Dequantize".split()
 )
+_QUANTIZERS = frozenset({"FakeQuantize", "Quantize"})
+# Functions of a value: their results are bytes again behind the next quantiser.
+_FUNCTIONS = frozenset(
+    "Sigmoid Tanh Gelu Swish HSwish HSigmoid HardSigmoid Mish Elu Selu SoftPlus SoftSign PRelu "
+    "Clamp Multiply Subtract Divide Maximum Minimum".split()
+)
 _MAX_WALK_DEPTH = 6
 
 
@@ -66,7 +72,7 @@ def find_steps(graph: Graph, node: int, op: FakeQuantize) -> Patch | MatchFailur
     inputs = graph.inputs(node)
     if dtype_of(graph, Value(node)) is not DType.f32:
         return None
-    if not _reaches_product(graph, node, _MAX_WALK_DEPTH):
+    if not _reaches_product(graph, node, _MAX_WALK_DEPTH, rounded=True):
         return None
     limits = [a for v in inputs[1:] if (a := _array(graph, v)) is not None]
     x, shape = inputs[0], shape_of(graph, inputs[0])
@@ -84,15 +90,19 @@ def find_steps(graph: Graph, node: int, op: FakeQuantize) -> Patch | MatchFailur
     return _activations(graph, node, op, before, after)
 
 
-def _reaches_product(graph: Graph, node: int, depth: int) -> bool:
+def _reaches_product(graph: Graph, node: int, depth: int, *, rounded: bool) -> bool:
+    """Whether products read the value. rounded: it is one of the quantiser's steps."""
     for reader in graph.consumers(node):
         kind = graph.op(reader).kind
-        if kind in _READERS:
+        if kind in _READERS and rounded:
             return True
         # A number is a part of the scale (sink_dequantize.py).
         scaled = kind == "Multiply" and split_constant_operand(graph, reader) is not None
         moved = scaled or kind in _ON_THE_WAY
-        if depth and moved and _reaches_product(graph, reader, depth - 1):
+        if not depth or not (moved or kind in _FUNCTIONS):
+            continue
+        steps = kind in _QUANTIZERS or (rounded and moved)
+        if _reaches_product(graph, reader, depth - 1, rounded=steps):
             return True
     return False
 

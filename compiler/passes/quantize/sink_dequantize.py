@@ -26,6 +26,7 @@ from ....ir.ops import (
     Transpose,
 )
 from ....ir.ops.shape_inference import known_ints
+from ...legality import MOVES
 from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..match.values import (
@@ -73,7 +74,7 @@ def move_behind(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return None
     dequantize, codes, scale, zero = found
     if dequantize.group or not is_single(graph, scale) or not is_single(graph, zero):
-        return None if isinstance(op, Reshape | Transpose) else MatchFailure("scales differ")
+        return None if op.kind in MOVES else MatchFailure("scales differ")
     outputs = [v for v in graph.values(node) if graph.use_count(v)]
     if op.kind == "Gather" and zero is not None and not _all_there(graph, node):
         return MatchFailure("an index out of range gives 0, and the code 0 is another number")
@@ -119,7 +120,7 @@ def _scalar(graph: Graph, patch: Patch, value: Value | None) -> Value | None:
 
 
 def move_weight(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """Reshape or Transpose of values with scales of their own, which follow."""
+    """Values with scales of their own in another shape or order: the scales follow."""
     op, found = graph.op(node), parts(graph, graph.input(node, 0))
     source, target = shape_of(graph, graph.input(node, 0)), shape_of(graph, Value(node))
     if found is None or source is None or target is None:
@@ -151,7 +152,7 @@ def move_weight(graph: Graph, node: int) -> Patch | MatchFailure | None:
     moved, axis, group = layout
     patch = Patch()
     made = [patch.constant(a, dtype_of(graph, v)) for a, v in zip(moved, given, strict=True)]
-    codes = patch.add(op, codes, graph.input(node, 1))
+    codes = patch.add(op, codes, *graph.inputs(node)[1:])
     return patch.replace(Value(node), patch.add(Dequantize(axis, group), codes, *made))
 
 
@@ -251,7 +252,7 @@ def scale_dequantized(graph: Graph, node: int, op: Multiply) -> Patch | MatchFai
 _RULES: Sequence[Rule] = (
     op_rule("scale_dequantized", (Multiply,), scale_dequantized),
     Rule("move_behind", MOVERS, move_behind),
-    Rule("move_weight", ("Reshape", "Transpose"), move_weight),
+    Rule("move_weight", tuple(sorted(MOVES)), move_weight),
     op_rule("join_alike", (Concat,), join_alike),
     op_rule("cancel_quantize", (Quantize,), cancel_quantize),
     op_rule("quantize_before_reshape", (Quantize,), quantize_before_reshape),

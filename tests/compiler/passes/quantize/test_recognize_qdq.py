@@ -403,6 +403,39 @@ def test_fake_quantised_products_are_of_bytes(levels: int, each: bool) -> None:
     check(graph, passes, found, 1e-4)
 
 
+def test_a_function_between_quantisers_is_of_bytes() -> None:
+    """As TensorFlow Lite rounds x * sigmoid(x): behind each operation."""
+    net = Net()
+    x = faked(net, net.input("f32", 3, 8), -1.28, 1.27)
+    gate = faked(net, net.op(o.Sigmoid(), x), 0, 255 / 256)
+    product = faked(net, net.op(o.Multiply(), x, gate), -0.30336, 0.30099)
+    weight = faked(net, net.array(net.rng.standard_normal((8, 5))), -1, 127 / 128)
+    graph = net.done(net.op(o.MatMul(), product, weight))
+    passes = [recognize_fake_quantize, fold_constants_but_quantized, lower_to_integer_matmul]
+    rounded = ["Quantize", "Dequantize"]
+    found = [*rounded, "Sigmoid", *rounded, "Multiply", "Quantize"]
+    check(graph, passes, [*found, "MatMulInteger", "Convert", "Multiply"], 1e-4)
+
+
+def test_a_function_that_a_product_reads_is_not_of_bytes() -> None:
+    net = Net()
+    x = faked(net, net.input("f32", 3, 8), -1.28, 1.27)
+    graph = net.done(net.op(o.MatMul(), net.op(o.Tanh(), x), net.array(np.ones((8, 5)))))
+    check(graph, recognize_fake_quantize, ["FakeQuantize", "Tanh", "MatMul"])
+
+
+def test_filters_in_another_layout_keep_their_scales() -> None:
+    """Of a depthwise convolution as OpenVINO's converter of TensorFlow Lite writes it."""
+    net = Net()
+    filters = net.op(o.Dequantize(), net.bytes("i8", 1, 3, 3, 4), net.scales(1, 1, 1, 4))
+    flat = net.op(o.Reshape(False), filters, net.array([3, 3, 4, 1], "i64"))
+    wide = net.op(o.Unsqueeze(), flat, net.array([3], "i64"))
+    turned = net.op(o.Transpose(), wide, net.array([2, 4, 3, 0, 1], "i64"))
+    product = net.op(o.GroupConvolution(), activation(net, 1, 4, 6, 6), turned)
+    passes = [sink_dequantize, fold_constants_but_quantized, lower_to_integer_matmul]
+    check(net.done(product), passes, ["GroupConvInteger", "Convert", "Multiply"], 1e-4)
+
+
 def test_fake_quantised_keys_of_attention_are_of_bytes() -> None:
     """Moved and scaled on their way."""
     net = Net()
