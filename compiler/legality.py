@@ -110,13 +110,15 @@ def integer_form(op: Op) -> Op | None:
 Shapes = Sequence[tuple[Dim, ...] | None]
 
 
-def integer_product_failure(op: Op, shapes: Shapes, *parameters: Shapes) -> str | None:
+def integer_product_failure(
+    op: Op, shapes: Shapes, zero_points: Shapes, scales: Shapes = ((), ())
+) -> str | None:
     """Why no kernel computes a product of 8-bit integers, or None.
 
-    `shapes`: of its operands. `parameters`: shapes of their scales, or of their zero points; () for
-    one that is absent. They may differ along the axes that the product keeps. None: not known.
+    `shapes`: of its operands. `zero_points`, `scales`: theirs; () for one that is absent. They may
+    differ along the axes that the product keeps. None: not known.
     """
-    for given in parameters:
+    for given in (zero_points, scales):
         for side, (shape, own) in enumerate(zip(shapes, given, strict=True)):
             if shape is None or own is None:
                 return "a rank is unknown"
@@ -125,6 +127,8 @@ def integer_product_failure(op: Op, shapes: Shapes, *parameters: Shapes) -> str 
             if broadcasts_to(own, shape) is not True:
                 return "a scale or zero point does not broadcast to its operand"
             kept = _kept_axes(op, side, len(shape))
+            if given is scales and side == 0 and _is_depthwise(op, shapes[1]):
+                kept = {1 - len(shape)}
             if any(eq(own[i], 1) is not True and i not in kept for i in range(-len(own), 0)):
                 return "a scale or zero point varies along an axis that is summed"
     if isinstance(op, ConvInteger | GroupConvInteger) and shapes[1] is not None:
@@ -135,6 +139,11 @@ def integer_product_failure(op: Op, shapes: Shapes, *parameters: Shapes) -> str 
         ):
             return "no kernel of bytes has windows that reach so far"
     return None
+
+
+def _is_depthwise(op: Op, filters: tuple[Dim, ...] | None) -> bool:
+    """Whether each output channel of a convolution is of one input channel, its own."""
+    return isinstance(op, GroupConvInteger) and filters is not None and filters[1:3] == (1, 1)
 
 
 def _kept_axes(op: Op, side: int, rank: int) -> set[int]:

@@ -62,8 +62,8 @@ def multiply_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if len(operands) < 2 or len(sizes) < 2:
         return MatchFailure("an operand has no bytes, or an unknown rank")
     scales = [shape_of(graph, p[2]) for p in known]
-    zero_points = [() if p[3] is None else shape_of(graph, p[3]) for p in known]
-    reason = integer_product_failure(made, sizes, scales, zero_points)
+    zero_points = [() if _number(graph, p[3]) is not None else shape_of(graph, p[3]) for p in known]
+    reason = integer_product_failure(made, sizes, zero_points, scales)
     if reason is not None:
         return MatchFailure(reason)
     depth = _depth(made, sizes)
@@ -94,15 +94,23 @@ def _eight_bit_dtype(dtype: DType) -> DType:
     return DType.i8 if dtype.is_signed else DType.u8
 
 
+def _number(graph: Graph, zero: Value | None) -> int | None:
+    """The zero point where it is one number for all elements; None for another one."""
+    op = None if zero is None else graph.op(zero.node)
+    if zero is None or not isinstance(op, Constant):
+        return None if zero else 0
+    first = op.data.reshape(-1)[:1]
+    return int(first[0]) if first.size and np.all(op.data == first) else None
+
+
 def _zero(graph: Graph, patch: Patch, side: Parts) -> Value | None:
     """The zero point in the bytes' type; none where it is 0."""
-    zero = side[3]
-    if zero is None:
-        return None
-    known = graph.op(zero.node)
-    if isinstance(known, Constant) and not np.any(known.data):
+    zero, number = side[3], _number(graph, side[3])
+    if zero is None or number == 0:
         return None
     dtype = dtype_of(graph, zero)
+    if number is not None:
+        return patch.constant(number, _eight_bit_dtype(dtype))
     return zero if dtype in BYTES else patch.add(Convert(_eight_bit_dtype(dtype)), zero)
 
 
@@ -146,10 +154,12 @@ def _multiply_scales(
     factors = [f for f in made if f is not None]
     if len(factors) < len(made):
         return None
+    known = [o.data for f in factors if isinstance(o := _op(graph, patch, f), Constant)]
+    if len(known) == len(factors):
+        product = known[0] * known[1]
+        if product.size <= max(k.size for k in known):
+            return patch.add(Multiply(), value, patch.constant(product, DType.f32))
     if any(is_single(graph, s[2]) for s in sides):
-        known = [o.data for f in factors if isinstance(o := _op(graph, patch, f), Constant)]
-        if len(known) == len(factors):
-            return patch.add(Multiply(), value, patch.constant(known[0] * known[1], DType.f32))
         return patch.add(Multiply(), value, patch.add(Multiply(), *factors))
     return patch.add(Multiply(), patch.add(Multiply(), value, factors[0]), factors[1])
 
@@ -174,6 +184,8 @@ def _align_scale(
         return patch.constant(
             data.reshape((1,) * (2 - data.ndim) + data.shape).swapaxes(-1, -2), DType.f32
         )
+    if side == 0:
+        return scale
     lead = 2 if isinstance(op, GroupConvInteger) else 1
     outputs = [d for d in shape[:lead] if isinstance(d, int)]
     if data is None or len(outputs) < lead:

@@ -29,6 +29,7 @@ from .addressing import (
     widths,
 )
 from .assembly.depthwise import write_sums, write_tile
+from .depthwise_cells import multiply_cells
 from .schedule import DepthwiseSchedule
 from .tile_partition import known_axis, taps_outside, three_axes
 from .tile_walk import ConvTile
@@ -171,6 +172,9 @@ class _DepthwiseLoops:
         if tile in self.tiles or tile in self.sums:
             return
         what = self.g, f"tile_{tile.columns}", _PARAMETERS, tile, self.schedule
+        if self.schedule.cells and not tile.ragged:
+            self.tiles[tile] = cells_function(self.g, tile, self.schedule)
+            return
         made = write_tile(*what)
         if made is None and not self.schedule.inline_epilogue:
             sums = write_sums(*what)
@@ -288,17 +292,44 @@ def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -
         at = f.add(f.mul(kd, across[0]), f.mul(kh, across[1]))
         taps = f.mul(f.add(f.mul(kd, w.kernel[1]), kh), w.kernel[2] * g.lanes)
         row(f.at(p["data"], at, element), f.at(p["weights"], taps, weight))
-    epilogue = ConvEpilogue(g, f, p["frame"])
+    _finish(g, f, tile, schedule, sums, tail)
+    return f
+
+
+def cells_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -> Function:
+    """The same function by products of cells."""
+    f = g.module.function(
+        g.module.unique(f"cells_{tile.columns}"),
+        _PARAMETERS,
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    (tail,) = g.tails(f, tile.channels)
+    sums = [f.var(g.vector, 0) for _ in range(tile.columns)]
+    multiply_cells(g, f, tile, sums, tail)
+    _finish(g, f, tile, schedule, sums, tail)
+    return f
+
+
+def _finish(
+    g: ConvContext,
+    f: Function,
+    tile: ConvTile,
+    schedule: DepthwiseSchedule,
+    sums: Sequence[StackVariable],
+    tail: TailMask | None,
+) -> None:
+    """The epilogue of a tile's sums, for each of them or through a buffer."""
+    epilogue = ConvEpilogue(g, f, f.params["frame"])
     if schedule.inline_epilogue:
         epilogue.finish_tile(
             [value.get() for value in sums],
             [TilePosition(integer(0), integer(i), 0, tail) for i in range(tile.columns)],
         )
-        return f
+        return
     epilogue.share([(0, tail)])
     align = g.lanes * g.bytes
     buffer = f.stack(tile.columns * align)
     for i, value in enumerate(sums):
         f.store(value.get(), f.offset(buffer, i * align), align)
     _finish_buffer(g, f, epilogue, (buffer, integer(tile.columns)), tail)
-    return f

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+from ....ir.dtype import DType
 from ....ir.lazy_dataclass import dataclass
+from ....plan.packing.panel_params import BYTES, cell_depth
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from .amx_geometry import (
@@ -21,6 +23,7 @@ from .amx_geometry import (
     plan_im2col,
     step_cells,
 )
+from .depthwise_cells import CELL_ROWS
 from .row_packing import RowCopies, choose_rows
 from .tile_partition import (
     ConvTiling,
@@ -84,12 +87,14 @@ class Im2colSchedule(CopiedRowsSchedule):
 class DepthwiseSchedule:
     """Tiles of one row of `columns` pixels and a vector of channels (depthwise.py). unrolls:
     whether the taps of a row are written out; inline_epilogue: whether the epilogue is, for each
-    pixel of a tile."""
+    pixel of a tile; cells: whether bytes of rows below each other are multiplied at once
+    (depthwise_cells.py)."""
 
     lanes: int
     columns: int
     unrolls: bool
     inline_epilogue: bool
+    cells: bool = False
 
 
 ConvSchedule: TypeAlias = (
@@ -187,4 +192,14 @@ def _depthwise_schedule(spec: ConvSpec, target: Target) -> DepthwiseSchedule:
     columns = max(1, min(h.conv_depthwise_max_tile_columns, spare))
     lanes = target.lanes(spec.acc.bits)
     inline = is_epilogue_inline(spec, target, lanes)
-    return DepthwiseSchedule(lanes, columns, taps <= unrolled, inline)
+    unrolls = taps <= unrolled
+    cells = unrolls and _has_cells(spec, target)
+    return DepthwiseSchedule(lanes, columns, unrolls, inline, cells)
+
+
+def _has_cells(spec: ConvSpec, target: Target) -> bool:
+    """Whether an instruction multiplies a depthwise convolution's bytes by cells of rows."""
+    planes, rows, _ = spec.window.kernel
+    bytes_ = spec.data.dtype in BYTES and spec.weights.dtype is DType.i8
+    units = target.arch == "x86_64" and cell_depth(target, DType.i8) == CELL_ROWS
+    return bytes_ and units and planes == 1 and rows > 1

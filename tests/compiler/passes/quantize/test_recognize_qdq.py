@@ -436,6 +436,31 @@ def test_filters_in_another_layout_keep_their_scales() -> None:
     check(net.done(product), passes, ["GroupConvInteger", "Convert", "Multiply"], 1e-4)
 
 
+def depthwise(net: Net, zeros: Any, outputs: int = 1) -> Any:
+    """A depthwise convolution of channels with scales of their own, as NNCF quantises it."""
+    zero = net.array(np.broadcast_to(np.array(zeros), (1, 4, 1, 1)), "u8")
+    scale = net.scales(1, 4, 1, 1)
+    data = net.op(o.Dequantize(), net.input("u8", 2, 4, 6, 6), scale, zero)
+    shape = 4, outputs, 1
+    filters = net.op(o.Dequantize(), net.bytes("i8", *shape, 3, 3), net.scales(*shape, 1, 1))
+    return net.op(o.GroupConvolution((1, 1), (1, 1), (1, 1)), data, filters)
+
+
+def test_channels_of_depthwise_data_may_have_scales_of_their_own() -> None:
+    net = Net()
+    graph = net.done(depthwise(net, 128))
+    check(graph, lower_to_integer_matmul, ["GroupConvInteger", "Convert", "Multiply"], 1e-4)
+
+
+@pytest.mark.parametrize(("zeros", "outputs"), [([[[1]], [[2]], [[3]], [[4]]], 1), (128, 2)])
+def test_other_scales_along_channels_stay(zeros: Any, outputs: int) -> None:
+    """Zero points that differ, and channels that several outputs see."""
+    net = Net()
+    graph = net.done(depthwise(net, zeros, outputs))
+    reason = "a scale or zero point varies along an axis that is summed"
+    refused(graph, lower_to_integer_matmul, reason)
+
+
 def test_fake_quantised_keys_of_attention_are_of_bytes() -> None:
     """Moved and scaled on their way."""
     net = Net()

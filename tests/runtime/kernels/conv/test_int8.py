@@ -185,6 +185,29 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
     check(random_case(rng), isa, kind, zero, out, wide, rng.choice([1, 2, 4]))
 
 
+# Kernels of one cell's rows, of fewer, of more, and of one more.
+ROWS = {
+    "three": Case((9, 33), (3, 3), 1, 1, 37, pads=(1, 1), batch=2),
+    "two": Case((8, 17), (2, 5), 1, 1, 16, strides=(2, 1), pads=(1, 2)),
+    "four": Case((7, 9), (4, 1), 1, 1, 20, pads=(2, 0)),
+    "five": Case((12, 15), (5, 5), 1, 1, 40, strides=(2, 2), pads=(2, 2)),
+    "nine": Case((3, 20), (9, 3), 1, 1, 5, pads=(4, 1)),
+    "dilated": Case((9, 20), (3, 3), 1, 1, 33, dilations=(3, 2), pads=(3, 2)),
+    "none inside": Case((2, 6), (3, 3), 1, 1, 16, dilations=(4, 1), pads=(5, 1)),
+}
+
+
+@pytest.mark.parametrize("isa", [*ISAS, *(f"{i} - avx512vbmi" for i in ISAS if i == "avx512")])
+@pytest.mark.parametrize("name", ROWS)
+def test_cells_of_rows_below_each_other(name: str, isa: str) -> None:
+    dynamic = replace(ROWS[name], dynamic=True)
+    for case in (ROWS[name], dynamic):
+        check(case, isa, U8, 131, U8, workers=2)
+        check(case, isa, I8, -7)
+    check(ROWS[name], isa, U8, None, at="start")
+    check(ROWS[name], isa, I8, None, I8)
+
+
 @pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])

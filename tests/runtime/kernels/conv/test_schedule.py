@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.heuristics import Heuristics
+from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.kernels.conv.schedule import (
@@ -76,6 +77,29 @@ def test_depthwise_tiles_follow_thresholds() -> None:
     assert schedule_conv(spec, machine) == DepthwiseSchedule(
         16, columns=5, unrolls=False, inline_epilogue=True
     )
+
+
+@pytest.mark.parametrize(
+    ("features", "kernel", "weights", "cells"),
+    [
+        (("avx512vnni",), (3, 3), DType.i8, True),
+        ((), (3, 3), DType.i8, False),
+        (("avx512vnni",), (3, 3), DType.i16, False),
+        (("avx512vnni",), (1, 3), DType.i8, False),
+        (("avx512vnni",), (3, 3, 3), DType.i8, False),
+    ],
+)
+def test_bytes_of_rows_below_each_other_are_multiplied_at_once(
+    features: tuple[str, ...], kernel: tuple[int, ...], weights: DType, cells: bool
+) -> None:
+    case = Case((9,) * len(kernel), kernel, 1, 1, groups=32, pads=(1,) * len(kernel))
+    spec = packed(case, grouped=True, depthwise=True)
+    spec = replace(
+        spec, data=replace(spec.data, dtype=DType.u8), weights=Operand(weights, (1,)), acc=DType.i32
+    )
+    machine = replace(WIDE, cpu_features=tuple(sorted({*WIDE.cpu_features, *features})))
+    schedule = schedule_conv(spec, machine)
+    assert isinstance(schedule, DepthwiseSchedule) and schedule.cells is cells
 
 
 def test_thresholds_change_the_schedule_and_the_code() -> None:
