@@ -224,3 +224,34 @@ def test_a_loop_without_a_limit_runs_while_its_condition_holds() -> None:
         x = np.arange(8, dtype=np.float32) * np.float32(factor)
         (want,) = run_onnxruntime(model, {"x": x}).values()
         np.testing.assert_array_equal(net([x])[0], want)
+
+
+def test_conditions_of_many_terms_and_additions_are_read_once() -> None:
+    """Each term twice in the one behind it, and a counter of thousands of additions."""
+    terms = "\n".join(f"a{n + 1} = And (a{n}, a{n})" for n in range(100))
+    steps = "\n".join(f"i{n + 1} = Add (i{n}, one)" for n in range(3000))
+    model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]>
+      g (float[2] x) => (float[2] y) {{
+        limit = Constant <value_int = 9223372036854775807> ()
+        yes = Constant <value = bool {{1}}> ()
+        start = Constant <value_int = 0> ()
+        i9, y = Loop (limit, yes, start, x) <body = each
+            (int64 t, bool go, int64 i0, float[2] v) => (bool a100, int64 next, float[2] w) {{
+          one = Constant <value_int = 1> ()
+          bound = Constant <value_int = 3004> ()
+          factor = Constant <value_float = 2.0> ()
+          next = Add (i0, one)
+          {steps}
+          a0 = Less (i3000, bound)
+          {terms}
+          w = Mul (v, factor)
+        }}>
+      }}""")
+    (found,) = irc.compile_model(model)([np.float32([1, 3])])
+    np.testing.assert_array_equal(found, [32, 96])
+
+
+def test_a_count_beyond_all_numbers_is_left_to_the_condition() -> None:
+    """Compiled only: it would run for centuries."""
+    net = irc.compile_model(counted(-(2**63), 1, 0, 5, 2**63 - 1))
+    assert "in Python  Loop" in net.report()

@@ -96,9 +96,11 @@ def _eight_bit_dtype(dtype: DType) -> DType:
 
 def _number(graph: Graph, zero: Value | None) -> int | None:
     """The zero point where it is one number for all elements; None for another one."""
-    op = None if zero is None else graph.op(zero.node)
-    if zero is None or not isinstance(op, Constant):
-        return None if zero else 0
+    if zero is None:
+        return 0
+    op = graph.op(zero.node)
+    if not isinstance(op, Constant):
+        return None
     first = op.data.reshape(-1)[:1]
     return int(first[0]) if first.size and np.all(op.data == first) else None
 

@@ -72,7 +72,7 @@ def find_steps(graph: Graph, node: int, op: FakeQuantize) -> Patch | MatchFailur
     inputs = graph.inputs(node)
     if dtype_of(graph, Value(node)) is not DType.f32:
         return None
-    if not _reaches_product(graph, node, _MAX_WALK_DEPTH, rounded=True):
+    if not _reaches_product(graph, node):
         return None
     limits = [a for v in inputs[1:] if (a := _array(graph, v)) is not None]
     x, shape = inputs[0], shape_of(graph, inputs[0])
@@ -90,20 +90,23 @@ def find_steps(graph: Graph, node: int, op: FakeQuantize) -> Patch | MatchFailur
     return _activations(graph, node, op, before, after)
 
 
-def _reaches_product(graph: Graph, node: int, depth: int, *, rounded: bool) -> bool:
-    """Whether products read the value. rounded: it is one of the quantiser's steps."""
-    for reader in graph.consumers(node):
-        kind = graph.op(reader).kind
-        if kind in _READERS and rounded:
-            return True
-        # A number is a part of the scale (sink_dequantize.py).
-        scaled = kind == "Multiply" and split_constant_operand(graph, reader) is not None
-        moved = scaled or kind in _ON_THE_WAY
-        if not depth or not (moved or kind in _FUNCTIONS):
-            continue
-        steps = kind in _QUANTIZERS or (rounded and moved)
-        if _reaches_product(graph, reader, depth - 1, rounded=steps):
-            return True
+def _reaches_product(graph: Graph, node: int) -> bool:
+    """Whether products read what a quantiser makes, a few operations behind it."""
+    # Of each value, whether it is one of a quantiser's steps.
+    reached = {(node, True)}
+    for _ in range(_MAX_WALK_DEPTH + 1):
+        following = set[tuple[int, bool]]()
+        for at, rounded in reached:
+            for reader in graph.consumers(at):
+                kind = graph.op(reader).kind
+                if kind in _READERS and rounded:
+                    return True
+                # A number is a part of the scale (sink_dequantize.py).
+                scaled = kind == "Multiply" and split_constant_operand(graph, reader) is not None
+                moved = scaled or kind in _ON_THE_WAY
+                if moved or kind in _FUNCTIONS:
+                    following.add((reader, kind in _QUANTIZERS or (rounded and moved)))
+        reached = following
     return False
 
 

@@ -13,7 +13,6 @@ Gain: a native loop that writes its outputs part by part; such loops were run by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +27,7 @@ from ....ir.ops.control_flow.loops import BodyOutput
 from ....ir.types import TensorType
 from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import Patch
-from ..match.values import constant_scalar, known_axes, shape_of
+from ..match.values import known_axes, shape_of
 
 _MOVING = frozenset("Identity Reshape Squeeze Unsqueeze".split())
 # Numbers of iterations from this one on, and negative ones, are written for no limit.
@@ -104,15 +103,21 @@ def _build_counted_loop(graph: Graph, node: int, op: Loop, count: _Count) -> Pat
     return patch
 
 
-def _split_conjunction(graph: Graph, value: Value) -> Iterator[Value]:
-    """The terms of LogicalAnd."""
-    while graph.op(value.node).kind in _MOVING:
-        value = graph.input(value.node, 0)
-    if graph.op(value.node).kind != "LogicalAnd":
-        yield value
-        return
-    for port in (0, 1):
-        yield from _split_conjunction(graph, graph.input(value.node, port))
+def _split_conjunction(graph: Graph, value: Value) -> list[Value]:
+    """The terms of LogicalAnd, each of them once."""
+    terms, seen, pending = list[Value](), set[Value](), [value]
+    while pending:
+        value = pending.pop()
+        while graph.op(value.node).kind in _MOVING:
+            value = graph.input(value.node, 0)
+        if value in seen:
+            continue
+        seen.add(value)
+        if graph.op(value.node).kind == "LogicalAnd":
+            pending += [graph.input(value.node, port) for port in (0, 1)]
+        else:
+            terms.append(value)
+    return terms
 
 
 def _count_of_term(graph: Graph, node: int, op: Loop, term: Value) -> _Count | None:
@@ -134,17 +139,28 @@ def _count_of_term(graph: Graph, node: int, op: Loop, term: Value) -> _Count | N
 
 def _match_counter(graph: Graph, node: int, op: Loop, value: Value) -> _Counter | None:
     """The value of the body as a number that grows by a constant."""
-    body = op.body
+    body, more = op.body, 0
     value = _skip_conversions(body, value)
-    if value.node in body.parameters:
-        return _match_carried_counter(graph, node, op, body.parameters.index(value.node))
+    while value.node not in body.parameters:
+        added = _match_addition(body, value)
+        if added is None:
+            return None
+        more += added[1]
+        value = _skip_conversions(body, added[0])
+    found = _match_carried_counter(graph, node, op, body.parameters.index(value.node))
+    if found is None or abs(found.start + more) > _MAX_EXACT:
+        return None
+    return _Counter(found.start + more, found.step)
+
+
+def _match_addition(body: Graph, value: Value) -> tuple[Value, int] | None:
+    """x and n where the value is x + n, n a known number."""
     if body.op(value.node).kind != "Add":
         return None
     for own, other in ((0, 1), (1, 0)):
         more = _single_number(body, body.input(value.node, other))
         if isinstance(more, int):
-            found = _match_counter(graph, node, op, body.input(value.node, own))
-            return found and _Counter(found.start + more, found.step)
+            return body.input(value.node, own), more
     return None
 
 
@@ -156,15 +172,12 @@ def _match_carried_counter(graph: Graph, node: int, op: Loop, i: int) -> _Counte
     if port.mode != "carried" or start is None:
         return None
     first = _single_number(graph, start)
-    handed = _skip_conversions(body, body.input(body.results[port.back], 0))
-    if not isinstance(first, int) or body.op(handed.node).kind != "Add":
+    added = _match_addition(body, _skip_conversions(body, body.input(body.results[port.back], 0)))
+    if not isinstance(first, int) or added is None:
         return None
-    for own, other in ((0, 1), (1, 0)):
-        step = constant_scalar(body, body.input(handed.node, other))
-        source = _skip_conversions(body, body.input(handed.node, own))
-        if isinstance(step, int) and source == Value(body.parameters[i]):
-            return _Counter(first, step)
-    return None
+    source, step = added
+    same = _skip_conversions(body, source) == Value(body.parameters[i])
+    return _Counter(first, step) if same else None
 
 
 def _skip_conversions(graph: Graph, value: Value) -> Value:
