@@ -60,7 +60,8 @@ def decompose_strided_slice(
     shape = shape_of(graph, graph.input(node, 0))
     inputs = graph.inputs(node)
     firsts, lasts = (known_dims(graph.fact(v)) for v in inputs[1:3])
-    steps = known_ints(graph.fact(inputs[3])) if len(inputs) > 3 else [1] * len(firsts or ())
+    strides = inputs[3] if len(inputs) > 3 else None
+    steps = [1] * len(firsts or ()) if strides is None else known_ints(graph.fact(strides))
     if shape is None or firsts is None or lasts is None or steps is None:
         return MatchFailure("the rank or the bounds are not known")
     patch, cuts = Patch(), list[tuple[int, int, int, int]]()
