@@ -12,6 +12,7 @@ from .lowering.op_table import has_kernel
 from .options import Options
 from .passes.attention.fuse import fuse_attention
 from .passes.canonicalize.common_subexpressions import eliminate_common_subexpressions
+from .passes.canonicalize.floor_division import raise_floor_division
 from .passes.canonicalize.fold_constants import fold_constants, fold_constants_but_quantized
 from .passes.canonicalize.prune_infeasible_branches import prune_infeasible_branches
 from .passes.canonicalize.remove_identities import remove_identities
@@ -31,11 +32,12 @@ from .passes.decompose.norms import decompose_norms
 from .passes.decompose.older_versions import upgrade_older_versions
 from .passes.decompose.range_eye import decompose_range_eye
 from .passes.decompose.rnn_cell_to_sequence import convert_cells_to_sequences
-from .passes.decompose.search_sorted import decompose_search_sorted
+from .passes.decompose.search_sorted import decompose_bucketize, decompose_search_sorted
 from .passes.decompose.slice_scatter import decompose_slice_scatter_promotion
 from .passes.decompose.yolo_layers import decompose_yolo_layers
 from .passes.fuse.activations import fuse_activations
 from .passes.fuse.batch_norm import fold_batch_norm
+from .passes.fuse.dilations import fuse_dilations
 from .passes.fuse.elementwise import fuse_elementwise
 from .passes.fuse.gelu import fuse_gelu
 from .passes.fuse.group_norm import fuse_group_norm
@@ -68,6 +70,8 @@ PASSES: tuple[Pass, ...] = (
     prune_infeasible_branches,
     # Earlier definitions of an operation are its latest one; what that moves in weights is folded.
     upgrade_older_versions,
+    # Quotients of sizes rounded down: what follows from them is known then.
+    raise_floor_division,
     # Recognize QDQ before constant folding, which would expand int8 weights to f32.
     recognize_qdq,
     recognize_fake_quantize,
@@ -75,6 +79,8 @@ PASSES: tuple[Pass, ...] = (
     fold_constants_but_quantized,
     # Einsum is a product like others, and meets the patterns of products.
     decompose_einsum_onehot,
+    # Every n-th pixel is read where it is, before movements are decomposed.
+    fuse_dilations,
     # So are norms, movements and others that have no kernel of their own.
     decompose_norms,
     decompose_data_movement,
@@ -85,6 +91,7 @@ PASSES: tuple[Pass, ...] = (
     decompose_deformable_convolution,
     decompose_embedding_bags,
     decompose_slice_scatter_promotion,
+    decompose_bucketize(has_kernel),
     decompose_search_sorted,
     decompose_label_tables,
     # Then what does nothing, so that patterns need not look through it.

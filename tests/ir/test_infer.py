@@ -56,6 +56,21 @@ def test_remainders_of_sizes() -> None:
     assert known(graph) == ["0", "S - 4*(S//4)"]
 
 
+def test_sizes_are_padded_and_converted_like_others() -> None:
+    """As OpenVINO's converter of TensorFlow passes paddings on."""
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", "S"]} "x"
+%1 = ShapeOf.3(%0)
+%2 = Constant.1() {data=[1], dtype=i32, shape=[1]}
+%3 = ConvertLike.1(%1, %2)
+%4 = Constant.1() {data=[2], dtype=i32, shape=[1]}
+%5 = Constant.1() {data=[7], dtype=i32, shape=[]}
+%6 = Pad.12(%3, %2, %4, %5)
+%7 = Result.1(%6)
+""")
+    assert known(graph) == ["7", "N", "S", "7", "7"]
+
+
 @pytest.mark.parametrize(("op", "decided"), [("LogicalAnd", "False"), ("LogicalOr", "True")])
 def test_one_operand_decides_about_logic(op: str, decided: str) -> None:
     """As in the floor that OpenVINO's converter of TensorFlow takes of a quotient of sizes: less

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....ir.dims import bounds, eq
+from ....ir.dims import Dim, bounds, eq, le, lt
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
+from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import (
     BatchToSpace,
     Concat,
@@ -50,7 +51,43 @@ def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]
     return patch.add(Slice(), value, starts, stops, steps, axes)
 
 
-_UNKNOWN_BOUND = "a bound is a size, of another axis or as a beginning"
+@dataclass(frozen=True)
+class _Cut:
+    """axis[start:stop:step]; `position` is where a StridedSlice lists the bounds."""
+
+    axis: int
+    start: Dim
+    stop: Dim
+    step: int
+    position: int
+
+
+def _slice_by_lists(
+    patch: Patch, value: Value, cuts: Sequence[_Cut], starts: Value, stops: Value
+) -> Value:
+    """The cuts of a value; bounds that are sizes are taken from the lists of all bounds."""
+    if not cuts:
+        return value
+    positions = [c.position for c in cuts]
+    axes, steps = (patch.integers(n) for n in ([c.axis for c in cuts], [c.step for c in cuts]))
+    begin = _list_bounds(patch, [c.start for c in cuts], positions, starts)
+    end = _list_bounds(patch, [c.stop for c in cuts], positions, stops)
+    return patch.add(Slice(), value, begin, end, steps, axes)
+
+
+def _list_bounds(
+    patch: Patch, bounds: Sequence[Dim], positions: Sequence[int], listed: Value
+) -> Value:
+    if all(isinstance(b, int) for b in bounds):
+        return patch.integers(list(bounds))
+    zero, parts = patch.integers(0), list[Value]()
+    for bound, position in zip(bounds, positions, strict=True):
+        if isinstance(bound, int):
+            parts.append(patch.integers([bound]))
+            continue
+        taken = patch.add(Gather(), listed, patch.integers([position]), zero)
+        parts.append(patch.add(Convert(DType.i64), taken))
+    return patch.add(Concat(0), *parts)
 
 
 def decompose_strided_slice(
@@ -64,7 +101,7 @@ def decompose_strided_slice(
     steps = [1] * len(firsts or ()) if strides is None else known_ints(graph.fact(strides))
     if shape is None or firsts is None or lasts is None or steps is None:
         return MatchFailure("the rank or the bounds are not known")
-    patch, cuts = Patch(), list[tuple[int, int, int, int]]()
+    patch, cuts = Patch(), list[_Cut]()
     dropped, added = list[int](), list[int]()
     at = 0
     for entry in op.entries(len(firsts), len(shape)):
@@ -74,28 +111,27 @@ def decompose_strided_slice(
         elif entry.shrink:
             first = firsts[i]
             if not isinstance(first, int):
-                return MatchFailure(_UNKNOWN_BOUND)
-            cuts.append((entry.axis, first, first + 1 if first != -1 else AXIS_END, 1))
+                return MatchFailure("an element at a size is taken")
+            cuts.append(_Cut(entry.axis, first, first + 1 if first != -1 else AXIS_END, 1, i))
             dropped.append(entry.axis)
             continue
         elif not entry.full:
             first, last = op.bounds_of(i, firsts[i], lasts[i], steps[i])
             if steps[i] > 0 and eq(last, shape[entry.axis]):
                 last = AXIS_END
-            if not isinstance(first, int) or not isinstance(last, int):
-                return MatchFailure(_UNKNOWN_BOUND)
             if (first, last, steps[i]) != (0, AXIS_END, 1):
-                cuts.append((entry.axis, first, last, steps[i]))
+                cuts.append(_Cut(entry.axis, first, last, steps[i], i))
         at += 1
     value = graph.input(node, 0)
-    for axis, first, _, _ in cuts:
-        size = shape[axis]
+    for cut in [c for c in cuts if c.axis in dropped]:
+        size = shape[cut.axis]
         # An element that may not be there is an error, and in a slice it is not.
-        if axis in dropped and not (isinstance(size, int) and -size <= first < size):
+        if not (isinstance(size, int) and le(-size, cut.start) and lt(cut.start, size)):
             picked = Gather(out_of_range="error")
-            value = patch.add(picked, value, patch.integers([first]), patch.integers(axis))
-            cuts = [cut for cut in cuts if cut[0] != axis]
-    value = _slice(patch, value, cuts)
+            index = _list_bounds(patch, [cut.start], [cut.position], graph.input(node, 1))
+            value = patch.add(picked, value, index, patch.integers(cut.axis))
+            cuts.remove(cut)
+    value = _slice_by_lists(patch, value, cuts, graph.input(node, 1), graph.input(node, 2))
     if dropped:
         value = patch.add(Squeeze(), value, patch.integers(dropped))
     if added:

@@ -3,6 +3,8 @@ Bucketize searches among its boundaries."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import (
@@ -52,22 +54,26 @@ def decompose_search(graph: Graph, node: int, op: SearchSorted) -> Patch | Match
     return patch.replace(Value(node), made)
 
 
-def decompose_bucketize(graph: Graph, node: int, op: Bucketize) -> Patch | MatchFailure:
-    """The bucket of a value is how many boundaries are before it."""
-    values, bounds = graph.inputs(node)
-    assert values is not None and bounds is not None
-    patch = Patch()
-    if dtype_of(graph, values) is not dtype_of(graph, bounds):
-        if any(dtype_of(graph, v) not in _EXACT_IN_F64 for v in (values, bounds)):
-            return MatchFailure("integers of 64 bits among boundaries of another type")
-        values, bounds = (patch.add(Convert(DType.f64), v) for v in (values, bounds))
-    search = SearchSorted(not op.with_right_bound, op.output_type)
-    return patch.replace(Value(node), patch.add(search, bounds, values))
+def decompose_bucketize(has_kernel: Callable[[Graph, int], bool]) -> Pass:
+    """The pass that searches among the boundaries of each Bucketize for which `has_kernel` is
+    False: the bucket of a value is how many boundaries are before it."""
+
+    def search_boundaries(graph: Graph, node: int, op: Bucketize) -> Patch | MatchFailure | None:
+        values, bounds = graph.inputs(node)
+        if has_kernel(graph, node) or values is None or bounds is None:
+            return None
+        patch = Patch()
+        if dtype_of(graph, values) is not dtype_of(graph, bounds):
+            if any(dtype_of(graph, v) not in _EXACT_IN_F64 for v in (values, bounds)):
+                return MatchFailure("integers of 64 bits among boundaries of another type")
+            values, bounds = (patch.add(Convert(DType.f64), v) for v in (values, bounds))
+        search = SearchSorted(not op.with_right_bound, op.output_type)
+        return patch.replace(Value(node), patch.add(search, bounds, values))
+
+    rules = (op_rule("search_boundaries", (Bucketize,), search_boundaries),)
+    return Pass("decompose_bucketize", lambda options: rules)
 
 
-_RULES = (
-    op_rule("decompose_bucketize", (Bucketize,), decompose_bucketize),
-    op_rule("decompose_search_sorted", (SearchSorted,), decompose_search),
-)
+_RULES = (op_rule("decompose_search_sorted", (SearchSorted,), decompose_search),)
 
 decompose_search_sorted = Pass("decompose_search_sorted", lambda options: _RULES)

@@ -70,6 +70,7 @@ class ConvertLike(Op):
     """Convert to the element type of the second input."""
 
     kind: ClassVar[str] = "ConvertLike"
+    evaluates_shapes: ClassVar[bool] = True
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("like"))
 
     def infer(self, data: Fact, like: Fact) -> tuple[Type, ...]:

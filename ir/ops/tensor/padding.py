@@ -46,6 +46,7 @@ class Pad(Op):
 
     kind: ClassVar[str] = "Pad"
     version: ClassVar[int] = 12
+    evaluates_shapes: ClassVar[bool] = True
     scratch_copies: ClassVar[int] = 2
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("data"),

@@ -29,6 +29,11 @@ MOVES = {
     "%3 = StridedSlice.1(%0, %1, %2) {shrink_axis_mask=[1, 1]}",
     "ends_of_axes": "%1 = Const(i64[4] = 0, 1, 0, 3)\n%2 = ShapeOf.3(%0)\n"
     "%3 = StridedSlice.1(%0, %1, %2)",
+    "ends_at_sizes": "%1 = Const(i32[4] = 0, 1, 0, -2)\n%2 = ShapeOf.3(%0) {output_type=i32}\n"
+    "%3 = Const(i32[4] = 2, 2, 2, 2)\n%4 = Divide.1(%2, %3)\n%5 = StridedSlice.1(%0, %1, %4)",
+    "begins_at_sizes": "%1 = ShapeOf.3(%0)\n%2 = Const(i64[4] = 2, 4, 5, 2)\n"
+    "%3 = Divide.1(%1, %2)\n%4 = Const(i64[4] = 1, 2, 1, 3)\n"
+    "%5 = StridedSlice.1(%0, %3, %1, %4) {end_mask=[1, 0, 0, 1]}",
     "new_axis": SLICE.format("0, 0, 1", "0, 0, 3", "1, 1, 1") + STRIDED
     + "{begin_mask=[1], end_mask=[1], new_axis_mask=[0, 1]}",
     "ellipsis": SLICE.format("0, 0, 1", "0, 0, 3", "1, 1, 1") + STRIDED
@@ -101,14 +106,14 @@ def test_natively(name: str) -> None:
         "%0 = Input(f32[N, 4])\n%1 = Input(i64[2])\n%2 = Input(i64[2])\n"
         "%3 = StridedSlice.1(%0, %1, %2)\n",
         "%0 = Input(f32[N, M])\n%5 = Input(f32[M])\n%1 = Const(i64[1] = 0)\n%2 = ShapeOf.3(%5)\n"
-        "%3 = StridedSlice.1(%0, %1, %2)\n",
+        "%3 = StridedSlice.1(%0, %2, %1) {shrink_axis_mask=[1]}\n",
         "%0 = Input(f32[N, 4])\n%1 = Input(i32[...])\n"
         "%3 = ReverseSequence.1(%0, %1) {batch_axis=0, seq_axis=1}\n",
     ],
     ids=[
         "roll_by_run_time",
         "bounds_of_run_time",
-        "a_size_of_another_axis",
+        "an_element_at_a_size",
         "lengths_of_unknown_rank",
     ],
 )
