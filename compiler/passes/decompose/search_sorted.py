@@ -70,7 +70,7 @@ def decompose_bucketize(has_kernel: Callable[[Graph, int], bool]) -> Pass:
         search = SearchSorted(not op.with_right_bound, op.output_type)
         return patch.replace(Value(node), patch.add(search, bounds, values))
 
-    rules = (op_rule("search_boundaries", (Bucketize,), search_boundaries),)
+    rules = (op_rule("decompose_bucketize", (Bucketize,), search_boundaries),)
     return Pass("decompose_bucketize", lambda options: rules)
 
 
