@@ -31,29 +31,29 @@ def test_shape_arithmetic_of_symbols() -> None:
     assert known(graph) == ["2*S", "2*N", "2"]
 
 
-def test_magnitudes_of_sizes() -> None:
-    """Exporters take them of what is not negative; of a difference they are not decided."""
-    graph = parse_graph("""graph "g"
-%0 = Parameter.1() {element_type=f32, shape=["N", "S"]} "x"
+@pytest.mark.parametrize(
+    ("shape", "numbers", "lines", "expected"),
+    [
+        # Of what is not negative; of a difference they are not decided.
+        ('"N", "S"', "0, 3", "Subtract Abs", ["N", "max(-S + 3, S - 3)"]),
+        # C's remainders and Python's are equal: sizes are not negative.
+        ('"9*N", "S"', "9, 4", "Mod", ["0", "S - 4*(S//4)"]),
+    ],
+    ids=["magnitudes", "remainders"],
+)
+def test_arithmetic_of_sizes_and_numbers(
+    shape: str, numbers: str, lines: str, expected: list[str]
+) -> None:
+    first, *others = lines.split()
+    text = f"%3 = {first}.1(%1, %2)" + "".join(f"\n%4 = {op}.1(%3)" for op in others)
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[{shape}]}} "x"
 %1 = ShapeOf.3(%0)
-%2 = Constant.1() {data=[0, 3], dtype=i64, shape=[2]}
-%3 = Subtract.1(%1, %2)
-%4 = Abs.1(%3)
-%5 = Result.1(%4)
+%2 = Constant.1() {{data=[{numbers}], dtype=i64, shape=[2]}}
+{text}
+%5 = Result.1(%{3 + len(others)})
 """)
-    assert known(graph) == ["N", "max(-S + 3, S - 3)"]
-
-
-def test_remainders_of_sizes() -> None:
-    """C's and Python's are equal: sizes are not negative."""
-    graph = parse_graph("""graph "g"
-%0 = Parameter.1() {element_type=f32, shape=["9*N", "S"]} "x"
-%1 = ShapeOf.3(%0)
-%2 = Constant.1() {data=[9, 4], dtype=i64, shape=[2]}
-%3 = Mod.1(%1, %2)
-%4 = Result.1(%3)
-""")
-    assert known(graph) == ["0", "S - 4*(S//4)"]
+    assert known(graph) == expected
 
 
 def test_sizes_are_padded_and_converted_like_others() -> None:

@@ -128,7 +128,7 @@ def decompose_strided_slice(
         # An element that may not be there is an error, and in a slice it is not.
         if not (isinstance(size, int) and le(-size, cut.start) and lt(cut.start, size)):
             picked = Gather(out_of_range="error")
-            index = _list_bounds(patch, [cut.start], [cut.position], graph.input(node, 1))
+            index = patch.integers([cut.start])
             value = patch.add(picked, value, index, patch.integers(cut.axis))
             cuts.remove(cut)
     value = _slice_by_lists(patch, value, cuts, graph.input(node, 1), graph.input(node, 2))

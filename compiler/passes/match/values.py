@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ....ir.dims import Dim, eq
+import numpy as np
+
+from ....ir.dims import Dim, Expr, eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import Constant
@@ -25,6 +27,17 @@ def constant_scalar(graph: Graph, value: Value | None) -> float | int | None:
     if op.dtype.is_int:
         return int(item)
     return float(item) if op.dtype.is_float else None
+
+
+def single_integer(graph: Graph, value: Value) -> Dim | None:
+    """The only element of a known value, where it is an integer or a size."""
+    known = graph.known_value(value)
+    if known is None or known.size != 1 or known.dtype.kind not in "iubfO":
+        return None
+    item = known.reshape(-1)[0]
+    if isinstance(item, Expr):
+        return item
+    return int(item) if np.isfinite(item) and item == int(item) else None
 
 
 def split_constant_operand(graph: Graph, node: int) -> tuple[Value, float | int] | None:

@@ -26,7 +26,7 @@ from ....ir.ops import (
     Transpose,
 )
 from ....ir.ops.shape_inference import known_ints
-from ...legality import MOVES
+from ...legality import MOVES, RESHAPES
 from ...rewrite.engine import Pass, Rule, op_rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..match.values import (
@@ -215,7 +215,7 @@ def quantize_before_reshape(graph: Graph, node: int, op: Quantize) -> Patch | Ma
     x, scale, zero = (*graph.inputs(node), None, None)[:3]
     assert x is not None
     reshape = graph.op(x.node)
-    if reshape.kind not in ("Reshape", "Squeeze", "Unsqueeze"):
+    if reshape.kind not in RESHAPES:
         return None
     if not is_single(graph, scale) or not is_single(graph, zero):
         return MatchFailure("scales differ")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.dims import Dim, Expr, eq
+from ....ir.dims import Dim, eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.lazy_dataclass import dataclass
@@ -48,7 +48,7 @@ from ....ir.ops import (
 from ....ir.ops.shape_inference import known_ints
 from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
-from ..match.values import constant_scalar, dtype_of, known_axes, shape_of
+from ..match.values import constant_scalar, dtype_of, known_axes, shape_of, single_integer
 
 _MOVING = frozenset("Identity Reshape Squeeze Unsqueeze Convert ConvertLike".split())
 _REDUCTIONS = {"ReduceSum": ReduceSum, "ReduceMean": ReduceMean, "ReduceMax": ReduceMax}
@@ -168,17 +168,11 @@ def _match_counted_loop(graph: Graph, node: int, op: Loop) -> tuple[_BodyScope, 
         return None
     if op.condition < 0 or not _is_true(graph, outside[1]):
         return None
-    trips = None if outside[0] is None else _single_element(graph.known_value(outside[0]))
+    trips = None if outside[0] is None else single_integer(graph, outside[0])
     # A loop that compares a counter with a bound has a number by now (while_loops.py).
     if trips is None or (isinstance(trips, int) and trips < 0) or not op.always():
         return None
     return scope, trips
-
-
-def _single_element(known: np.ndarray | None) -> Dim | None:
-    """The only element of a known value."""
-    found = None if known is None or known.size != 1 else known.reshape(-1)[0]
-    return found if found is None or isinstance(found, Expr) else int(found)
 
 
 def _is_true(graph: Graph, value: Value | None) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....ir.dims import Dim, Expr, bounds, eq
+from ....ir.dims import Dim, bounds, eq
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
 from ....ir.infer import infer_graph
@@ -25,14 +25,15 @@ from ....ir.lazy_dataclass import dataclass
 from ....ir.ops import Add, Constant, Convert, Loop, ScatterUpdate, Unsqueeze
 from ....ir.ops.control_flow.loops import BodyOutput
 from ....ir.types import TensorType
+from ...legality import RESHAPES
 from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import Patch
-from ..match.values import known_axes, shape_of
+from ..match.values import known_axes, shape_of, single_integer
 
-_MOVING = frozenset("Identity Reshape Squeeze Unsqueeze".split())
+_MOVING = RESHAPES | {"Identity"}
 # Numbers of iterations from this one on, and negative ones, are written for no limit.
 _NO_LIMIT = np.iinfo(np.int64).max
-# Types in which a counter of iterations is exact, up to the last integer that f32 has.
+# The last integer up to which f32 has all, and the types that have them.
 _MAX_EXACT = 1 << 24
 _COUNTING = frozenset((DType.i32, DType.i64, DType.f32, DType.f64))
 
@@ -58,7 +59,7 @@ def count_iterations(graph: Graph, node: int, op: Loop) -> Patch | None:
     """A Loop without a limit whose condition compares counters with bounds."""
     if op.condition < 0 or op.always():
         return None
-    limit = _single_number(graph, graph.input(node, 0))
+    limit = single_integer(graph, graph.input(node, 0))
     if limit is None:
         return None
     endless = isinstance(limit, int) and not 0 <= limit < _NO_LIMIT
@@ -72,7 +73,7 @@ def count_iterations(graph: Graph, node: int, op: Loop) -> Patch | None:
     if shortest is None:
         return None
     first = graph.input(node, 1)
-    starts = _single_number(graph, first)
+    starts = single_integer(graph, first)
     if not isinstance(shortest.trips, int):
         if starts is None and not _starts_with_one(graph, first, shortest.trips):
             return None
@@ -158,7 +159,7 @@ def _match_addition(body: Graph, value: Value) -> tuple[Value, int] | None:
     if body.op(value.node).kind != "Add":
         return None
     for own, other in ((0, 1), (1, 0)):
-        more = _single_number(body, body.input(value.node, other))
+        more = single_integer(body, body.input(value.node, other))
         if isinstance(more, int):
             return body.input(value.node, own), more
     return None
@@ -171,7 +172,7 @@ def _match_carried_counter(graph: Graph, node: int, op: Loop, i: int) -> _Counte
     start = graph.inputs(node)[port.port]
     if port.mode != "carried" or start is None:
         return None
-    first = _single_number(graph, start)
+    first = single_integer(graph, start)
     added = _match_addition(body, _skip_conversions(body, body.input(body.results[port.back], 0)))
     if not isinstance(first, int) or added is None:
         return None
@@ -195,7 +196,7 @@ def _match_bound(
     """A number that is the same in all iterations: an integer, or a size and the value outside."""
     body = op.body
     source = _skip_conversions(body, value)
-    known = [_single_number(body, v) for v in (value, source)]
+    known = [single_integer(body, v) for v in (value, source)]
     exact = [k for k in known if isinstance(k, int) and abs(k) <= _MAX_EXACT]
     if exact or source.node not in body.parameters:
         return (exact[0] if exact else None), None
@@ -204,7 +205,7 @@ def _match_bound(
     if port.mode != "invariant" and not unchanged:
         return None, None
     outside = graph.inputs(node)[port.port]
-    bound = None if outside is None else _single_number(graph, outside)
+    bound = None if outside is None else single_integer(graph, outside)
     return (None, None) if isinstance(bound, int) and abs(bound) > _MAX_EXACT else (bound, outside)
 
 
@@ -226,23 +227,12 @@ def _starts_with_one(graph: Graph, first: Value, trips: Dim) -> bool:
         if graph.op(term.node).kind != "Less":
             return False
         low, high = (
-            _single_number(graph, _skip_conversions(graph, graph.input(term.node, port)))
+            single_integer(graph, _skip_conversions(graph, graph.input(term.node, port)))
             for port in (0, 1)
         )
         if not isinstance(low, int) or high is None or not eq(high - low, trips):
             return False
     return True
-
-
-def _single_number(graph: Graph, value: Value) -> Dim | None:
-    """The only element of a known value, where it is an integer."""
-    known = graph.known_value(value)
-    if known is None or known.size != 1 or known.dtype.kind not in "iubfO":
-        return None
-    item = known.reshape(-1)[0]
-    if isinstance(item, Expr):
-        return item
-    return int(item) if np.isfinite(item) and item == int(item) else None
 
 
 @dataclass(frozen=True)
@@ -270,7 +260,7 @@ def join_array(graph: Graph, node: int, op: Loop) -> Patch | None:
 
 def _known_trips(graph: Graph, node: int, op: Loop) -> Dim | None:
     """How often the loop runs, where nothing else decides about it."""
-    trips, first = (_single_number(graph, graph.input(node, port)) for port in (0, 1))
+    trips, first = (single_integer(graph, graph.input(node, port)) for port in (0, 1))
     if trips is None or first != 1 or not op.always():
         return None
     least = bounds(trips)[0]
@@ -293,7 +283,7 @@ def _match_array(graph: Graph, node: int, op: Loop, i: int, trips: Dim) -> _Arra
         return None
     if known_axes(body, axis, len(start)) != [0] or not shape or shape[0] != 1:
         return None
-    if start[0] == 1 and _single_number(body, index) == 0:
+    if start[0] == 1 and single_integer(body, index) == 0:
         return _Array(i, written, each=False)
     counter = _match_counter(graph, node, op, index)
     if counter == _Counter(0, 1) and eq(start[0], trips):

@@ -31,7 +31,7 @@ from .addressing import (
 from .assembly.depthwise import write_sums, write_tile
 from .depthwise_cells import multiply_cells
 from .schedule import DepthwiseSchedule
-from .tile_partition import known_axis, taps_outside, three_axes
+from .tile_partition import known_axis, pair_pixels_with_taps, taps_outside, three_axes
 from .tile_walk import ConvTile
 
 
@@ -220,7 +220,7 @@ def _finish_buffer(
         epilogue.finish(value, TilePosition(integer(0), i, 0, tail))
 
 
-def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -> Function:  # noqa: C901 - emits one function; its closures are the steps
+def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -> Function:
     """tile(frame, data, weights, d0, d1, h0, h1, w0, w1), as of a direct convolution, of one
     vector of channels."""
     spec, w = g.spec, g.spec.window
@@ -259,16 +259,10 @@ def tile_function(g: ConvContext, tile: ConvTile, schedule: DepthwiseSchedule) -
 
     def accumulate_taps(data: Value, weights: Value, taps: Sequence[int]) -> None:
         filters = {kw: load_weights(weights, kw) for kw in taps}
-        pairs: dict[int, list[tuple[int, int]]] = {}
-        for kw in taps:
-            inside = taps_outside(tile.column_taps, kw, tile.columns)
-            for i in range(tile.columns):
-                if inside[i]:
-                    at = i * w.strides[2] + kw * w.dilations[2]
-                    pairs.setdefault(at, []).append((i, kw))
-        for at in sorted(pairs):
+        pairs = pair_pixels_with_taps(w, tile.column_taps, tile.columns, taps)
+        for at, met in pairs.items():
             x = load_data(data, at)
-            for i, kw in pairs[at]:
+            for i, kw in met:
                 add(sums[i], x, filters[kw])
 
     def row(data: Value, weights: Value) -> None:

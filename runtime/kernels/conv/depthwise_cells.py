@@ -20,7 +20,7 @@ from ..emit.dot_units import SIGN_FLIP, find_unit, left_shift, xor_0x80
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import TailMask
 from .addressing import ConvContext
-from .tile_partition import taps_outside
+from .tile_partition import pair_pixels_with_taps, taps_outside
 from .tile_walk import ConvTile
 
 # Rows of a filter that one cell holds.
@@ -111,22 +111,18 @@ class _Cells:
 
     def add_to(self, sums: Sequence[StackVariable]) -> None:
         tile, w = self.tile, self.window
-        met = [taps_outside(tile.column_taps, kw, tile.columns) for kw in range(w.kernel[2])]
-        columns = [
-            tuple(kw for kw, inside in enumerate(met) if inside[i]) for i in range(len(sums))
-        ]
+        every = range(w.kernel[2])
         if self.g.zeros or self.shift:
+            inside = [taps_outside(tile.column_taps, kw, tile.columns) for kw in every]
+            columns = [tuple(kw for kw in every if inside[kw][i]) for i in range(len(sums))]
             added = {taps: self._sum_zero_point(taps) for taps in dict.fromkeys(columns)}
             for into, taps in zip(sums, columns, strict=True):
                 into.set(self.f.sub(into.get(), added[taps]))
-        pairs: dict[int, list[tuple[int, int]]] = {}
-        for i, taps in enumerate(columns):
-            for kw in taps:
-                pairs.setdefault(i * w.strides[2] + kw * w.dilations[2], []).append((i, kw))
-        for at in sorted(pairs):
+        pairs = pair_pixels_with_taps(w, tile.column_taps, tile.columns, every)
+        for at, met in pairs.items():
             for rows in self.groups:
                 cells = self._load_cells(rows, at)
-                for i, kw in pairs[at]:
+                for i, kw in met:
                     sums[i].set(self._multiply_add(sums[i].get(), cells, rows.filters[kw]))
 
     def _load_cells(self, rows: _Rows, column: int) -> Value:

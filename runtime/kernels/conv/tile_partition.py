@@ -7,6 +7,7 @@ own set of taps, so that paddings cost neither a copy nor a test. Pure functions
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -249,3 +250,18 @@ def _group(spec: ConvSpec, target: Target) -> int:
 def taps_outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:
     """Which pixels of a tile meet the data at a tap."""
     return (True,) * size if taps is None else taps[tap]
+
+
+def pair_pixels_with_taps(
+    window: Window, column_taps: Taps, columns: int, taps: Sequence[int]
+) -> dict[int, list[tuple[int, int]]]:
+    """By column of the data, ascending: the pixels of a tile and the taps of a row, of these
+    `taps`, that meet there."""
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for kw in taps:
+        inside = taps_outside(column_taps, kw, columns)
+        for i in range(columns):
+            if inside[i]:
+                at = i * window.strides[2] + kw * window.dilations[2]
+                pairs.setdefault(at, []).append((i, kw))
+    return {at: pairs[at] for at in sorted(pairs)}

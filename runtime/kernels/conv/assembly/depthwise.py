@@ -12,7 +12,7 @@ from ...emit.x86_epilogue import STORE, EpilogueAssembly
 from ...emit.x86_tile import OperandAddress, TileLayout, TileWriter, argument
 from ..addressing import ConvContext
 from ..schedule import DepthwiseSchedule
-from ..tile_partition import taps_outside
+from ..tile_partition import pair_pixels_with_taps
 from ..tile_walk import ConvTile
 from .tile import plan_epilogue_of
 
@@ -104,22 +104,16 @@ def _write_row(
 ) -> None:
     """The products of a row of taps: what neighbouring pixels read in common is loaded once."""
     w, suffix = g.spec.window, writer.suffix
-    pairs: dict[int, list[tuple[int, int]]] = {}
-    for kw in range(w.kernel[2]):
-        inside = taps_outside(tile.column_taps, kw, tile.columns)
-        for i in range(tile.columns):
-            if inside[i]:
-                at = i * w.strides[2] + kw * w.dilations[2]
-                pairs.setdefault(at, []).append((i, kw))
+    pairs = pair_pixels_with_taps(w, tile.column_taps, tile.columns, range(w.kernel[2]))
     filters, x = writer.spare[: w.kernel[2]], writer.spare[w.kernel[2]]
     # Of the last channels no others are read: data may end there.
     mask = writer.masks[0]
     for kw, name in enumerate(filters):
         writer.add(f"vmovup{suffix} {kw * vector_bytes}({_WEIGHTS}), {name}")
-    for at in sorted(pairs):
+    for at, met in pairs.items():
         address, read = f"{at * column}({_DATA})", mask
-        if len(pairs[at]) > 1:
+        if len(met) > 1:
             writer.add(f"vmovup{suffix} {address}, {x}{mask and mask + '{z}'}")
             address, read = x, ""
-        for i, kw in pairs[at]:
+        for i, kw in met:
             writer.add(f"vfmadd231p{suffix} {address}, {filters[kw]}, {writer.sums[i]}{read}")
