@@ -1,9 +1,9 @@
-"""The spec of one axis resampled: interpolation, padding, adaptive pools."""
+"""The spec of one or two axes resampled: interpolation, padding, adaptive pools."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...ir.dtype import DType
@@ -17,6 +17,8 @@ from .checks import spec_error
 PADDING = ("constant", "edge", "reflect", "symmetric")
 PICKING = ("nearest", *PADDING)
 COMPUTING = ("linear", "cubic", "mean", "max")
+# Rules that resample two axes in one step.
+IMAGE_RULES = ("nearest", "linear", "cubic")
 # How Interpolate's input coordinates follow from output positions, and how "nearest" rounds them.
 COORDINATE_MODES = (
     "half_pixel",
@@ -26,6 +28,17 @@ COORDINATE_MODES = (
     "align_corners",
 )
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The second resampled axis: `axis` elements become `count`, as `scale` says."""
+
+    ranges: ClassVar[Mapping[str, Range]] = {"axis": COUNT, "count": COUNT}
+
+    axis: Size
+    count: Size
+    scale: float | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,8 @@ class ResampleSpec(Spec):
     constant, edge, reflect, symmetric: element i - begin; outside the axis the bits `fill`, or
     what Pad's mode says. mean, max: of the elements from floor(i * axis / count) to
     ceil((i + 1) * axis / count).
+    With `columns`, by one of IMAGE_RULES: out[o, i, j, e] from data[o, ., ., e], as if the first
+    axis were resampled in `acc` and then the second; `middle` is 1.
 
     An `axis` of 0 gives status EMPTY_AXIS where there is something to write, unless the rule is
     constant. Computing rules work in `acc`, picking ones on bits of one type. Buffers: data, out.
@@ -66,16 +81,20 @@ class ResampleSpec(Spec):
     coefficient: float = -0.75
     begin: Size = 0
     fill: int = 0
+    columns: Columns | None = None
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        rest = (self.middle, self.inner)
-        return [(self.outer, self.axis, *rest), (self.outer, self.count, *rest)]
+        columns = self.columns or Columns(self.middle, self.middle)
+        return [
+            (self.outer, self.axis, columns.axis, self.inner),
+            (self.outer, self.count, columns.count, self.inner),
+        ]
 
     def reduced_axes(self) -> tuple[Size, ...]:
-        return (self.axis,)
+        return (self.axis,) if self.columns is None else (self.axis, self.columns.axis)
 
     def verify(self, target: Target) -> None:
         where = self.where
@@ -88,10 +107,21 @@ class ResampleSpec(Spec):
                 raise spec_error("an axis is resampled in no known way", where, word, known)
         if self.scale is None and self.rounding == "simple" and self.rule == "nearest":
             raise spec_error("a rounding needs a scale", where, self.scale, None)
-        finite = self.scale is None or 0 < self.scale < math.inf
+        scales = [self.scale] if self.columns is None else [self.scale, self.columns.scale]
+        finite = all(scale is None or 0 < scale < math.inf for scale in scales)
         if not (math.isfinite(self.coefficient) and finite):
-            raise spec_error("a scale is not a finite number", where, self.scale, None)
+            raise spec_error("a scale is not a finite number", where, scales, None)
+        if self.columns is not None:
+            self._verify_columns(scales)
         self._verify_types()
+
+    def _verify_columns(self, scales: Sequence[float | None]) -> None:
+        """Weights of an axis that may stay as long as it was are those of one axis alone."""
+        fits = self.rule in IMAGE_RULES and self.middle == 1
+        if not fits or (self.rule in COMPUTING and None in scales):
+            raise spec_error("two axes are resampled in no known way", self.where, self.rule, None)
+        if None in scales and self.rounding == "simple":
+            raise spec_error("a rounding needs a scale", self.where, scales, None)
 
     def _verify_types(self) -> None:
         types = (self.data.dtype, self.out.dtype)

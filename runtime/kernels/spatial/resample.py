@@ -1,19 +1,21 @@
-"""Resampling of one axis: elements picked or weighed along it, vectors along the inner axis.
+"""Resampling of axes: elements picked or weighed along them, vectors along the inner axis.
 
 A task is one index of the output axis: which elements it is made of follows from its position
-alone and is found once for all `middle * inner` elements behind it. Padded axes of neighbours are
-done row by row instead (pad_rows.py).
+alone and is found once for all `middle * inner` elements behind it. With columns, each element is
+made of those of some rows and columns, so that nothing is stored between the two axes. Padded axes
+of neighbours are done row by row instead (pad_rows.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ....ir.dtype import DType
 from ....ir.errors import UnsupportedOperationError
 from ....plan.specs.base import EMPTY_AXIS
-from ....plan.specs.resample import COMPUTING, PICKING, ResampleSpec
+from ....plan.specs.resample import COMPUTING, PICKING, Columns, ResampleSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
@@ -47,8 +49,10 @@ def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
     ]
     made = _Resample(sized, f, sizes, pointers, _stays(spec))
     if spec.rule != "constant":
-        wanted = sizes.product([spec.outer, spec.count, spec.middle, spec.inner])
-        missing = f.and_(f.icmp("sle", sizes.value(spec.axis), 0), f.icmp("sgt", wanted, 0))
+        wanted = sizes.product(spec.iteration_spaces()[1])
+        # The axis of a row of columns is empty, too, where the columns' is.
+        least = functools.reduce(f.smin, map(sizes.value, spec.reduced_axes()))
+        missing = f.and_(f.icmp("sle", least, 0), f.icmp("sgt", wanted, 0))
         with f.if_(missing):
             f.store(integer(0), entry.scratch)
             f.ret(EMPTY_AXIS)
@@ -70,6 +74,10 @@ def _share_sizes(shared: SharedSizes, spec: ResampleSpec, target: Target) -> Res
     )
     inner = shared.share_row(spec.inner, _lane_count(spec, target), _UNROLL)
     outer, axis, count, middle = shared.share_all([spec.outer, spec.axis, spec.count, spec.middle])
+    columns = spec.columns
+    if columns is not None:
+        numbers = {"axis": shared.share(columns.axis), "count": shared.share(columns.count)}
+        columns = replace(columns, **numbers)
     return replace(
         spec,
         outer=outer,
@@ -80,6 +88,7 @@ def _share_sizes(shared: SharedSizes, spec: ResampleSpec, target: Target) -> Res
         begin=shared.share(spec.begin, constants=(0,)),
         data=data,
         out=out,
+        columns=columns,
     )
 
 
@@ -136,6 +145,9 @@ class _Resample:
                 )
                 return
             taps = taps_of(f, spec, i, self.axis, self.count, self.sizes.value(spec.begin))
+            if spec.columns is not None:
+                self.emit_columns(outer, i, taps, spec.columns)
+                return
             if taps.weights and spec.scale is None:
                 # An axis that stays as long as it was: no weight of 0 makes NaN of an infinity.
                 same = f.icmp("eq", self.axis, self.count)
@@ -160,38 +172,73 @@ class _Resample:
     ) -> None:
         """All elements of one index; `compute` gives vectors of the output's type from where its
         row of data begins, the first of their elements, and which parts of them there are."""
+        f, spec = self.f, self.spec
+        with f.range(0, self.sizes.value(spec.middle), unroll=1) as m:
+            data = self.address(0, outer, integer(0), m)
+            to = self.address(1, outer, i, m)
+            self.emit_row(to, lambda c, tails: compute(data, c, tails))
+
+    def emit_columns(self, outer: Value, i: Value, rows: Taps, columns: Columns) -> None:
+        """All elements of one row of the output, of the rows of data at `rows`."""
+        f, spec = self.f, self.spec
+        axis, count = self.sizes.value(columns.axis), self.sizes.value(columns.count)
+        across = replace(spec, scale=columns.scale)
+        with f.range(0, count, unroll=1) as j:
+            taps = taps_of(f, across, j, axis, count, integer(0))
+            addresses = [
+                [self.address(0, outer, row, column) for row in rows.positions]
+                for column in taps.positions
+            ]
+
+            def compute(c: Value, tails: Sequence[TailMask | None]) -> list[Value]:
+                loaded = [[self.loads(a, c, tails) for a in column] for column in addresses]
+                if not rows.weights:
+                    return loaded[0][0]
+                sums = [self.add_weighted(map(self.widen, col), rows.weights) for col in loaded]
+                return self.narrow_results(self.add_weighted(sums, taps.weights))
+
+            self.emit_row(self.address(1, outer, i, j), compute)
+
+    def address(self, operand: int, outer: Value, at: Value, middle: Value) -> Value:
+        """The first of the inner elements at these positions."""
+        f = self.f
+        strides = [self.sizes.value(s) for s in self.spec.operands()[operand].strides]
+        offsets = (f.mul(x, s) for x, s in zip((outer, at, middle), strides[:3], strict=True))
+        element = self.lines[operand].element
+        return f.at(self.pointers[operand], functools.reduce(f.add, offsets), element)
+
+    def emit_row(
+        self, to: Value, compute: Callable[[Value, Sequence[TailMask | None]], list[Value]]
+    ) -> None:
+        """The inner elements at address `to`, in vectors that `compute` gives."""
         f, line = self.f, self.lines[1]
-        source, target = ([self.sizes.value(s) for s in o.strides] for o in self.spec.operands())
         n, block = self.sizes.value(self.spec.inner), self.lanes * _UNROLL
         block_end = f.round_down(n, block)
-        begin = f.add(f.mul(outer, target[0]), f.mul(i, target[1]))
-        with f.range(0, self.sizes.value(self.spec.middle), unroll=1) as m:
-            row = f.add(f.mul(outer, source[0]), f.mul(m, source[2]))
-            data = f.at(self.pointers[0], row, self.lines[0].element)
-            to = f.at(self.pointers[1], f.add(begin, f.mul(m, target[2])), line.element)
-            line.begin(to, reads=False)
+        line.begin(to, reads=False)
 
-            def write(c: Value, tails: Sequence[TailMask | None]) -> None:
-                for u, (y, tail) in enumerate(zip(compute(data, c, tails), tails, strict=True)):
-                    line.store(y, f.add(c, u * self.lanes), tail)
+        def write(c: Value, tails: Sequence[TailMask | None]) -> None:
+            for u, (y, tail) in enumerate(zip(compute(c, tails), tails, strict=True)):
+                line.store(y, f.add(c, u * self.lanes), tail)
 
-            with f.range(0, block_end, block, unroll=1) as c:
-                write(c, [None] * _UNROLL)
-            with f.range(block_end, n, self.lanes, unroll=1) as c:
-                left = f.sub(n, c)
-                whole = n.known is None and n.is_multiple(self.lanes)
-                with f.if_(integer(1, I1) if whole else f.icmp("sge", left, self.lanes)) as branch:
-                    write(c, [None])
-                    branch.else_()
-                    write(c, [tail_mask(f, self.lanes, left)])
+        with f.range(0, block_end, block, unroll=1) as c:
+            write(c, [None] * _UNROLL)
+        with f.range(block_end, n, self.lanes, unroll=1) as c:
+            left = f.sub(n, c)
+            whole = n.known is None and n.is_multiple(self.lanes)
+            with f.if_(integer(1, I1) if whole else f.icmp("sge", left, self.lanes)) as branch:
+                write(c, [None])
+                branch.else_()
+                write(c, [tail_mask(f, self.lanes, left)])
 
-    def loads(
-        self, data: Value, at: Value, c: Value, tails: Sequence[TailMask | None]
-    ) -> list[Value]:
-        """Element `at` of the axis: vectors from `c` on, as they are in memory."""
-        f, line = self.f, self.lines[0]
+    def element_address(self, data: Value, at: Value) -> Value:
+        """The address of element `at` of the axis, of the row of data at `data`."""
         step = self.sizes.value(self.spec.data.strides[1])
-        line.begin(f.at(data, f.mul(at, step), line.element))
+        return self.f.at(data, self.f.mul(at, step), self.lines[0].element)
+
+    def loads(self, row: Value, c: Value, tails: Sequence[TailMask | None]) -> list[Value]:
+        """The inner elements at address `row`: vectors from `c` on, as they are in memory."""
+        f, line = self.f, self.lines[0]
+        line.begin(row)
         return [line.load(f.add(c, u * self.lanes), p) for u, p in enumerate(tails)]
 
     def widen(self, values: Sequence[Value]) -> list[Value]:
@@ -206,25 +253,30 @@ class _Resample:
         self, data: Value, c: Value, tails: Sequence[TailMask | None], i: Value
     ) -> list[Value]:
         """The element of the index itself."""
-        return self.narrow_results(self.widen(self.loads(data, i, c, tails)))
+        return self.narrow_results(self.widen(self.loads(self.element_address(data, i), c, tails)))
 
     def weighted_sum(
         self, data: Value, c: Value, tails: Sequence[TailMask | None], taps: Taps
     ) -> list[Value]:
         """The sum of the taps by their weights, or the one tap there is."""
-        f = self.f
+        loaded = [self.loads(self.element_address(data, at), c, tails) for at in taps.positions]
         if not taps.weights:
-            return self.loads(data, taps.positions[0], c, tails)
-        sums: list[Value] = []
-        for position, weight in zip(taps.positions, taps.weights, strict=True):
+            return loaded[0]
+        return self.narrow_results(self.add_weighted(map(self.widen, loaded), taps.weights))
+
+    def add_weighted(
+        self, terms: Iterable[Sequence[Value]], weights: Sequence[Value]
+    ) -> list[Value]:
+        """The sum of vectors, each by its weight."""
+        f, sums = self.f, list[Value]()
+        for values, weight in zip(terms, weights, strict=True):
             by = f.splat(weight, self.lanes)
-            values = self.widen(self.loads(data, position, c, tails))
             sums = (
                 [f.fma(v, by, s) for v, s in zip(values, sums, strict=True)]
                 if sums
                 else [f.fmul(v, by) for v in values]
             )
-        return self.narrow_results(sums)
+        return sums
 
     def combine_range(
         self, data: Value, c: Value, tails: Sequence[TailMask | None], first: Value, last: Value
@@ -234,7 +286,11 @@ class _Resample:
         join = Join(f, "max" if spec.rule == "max" else "sum", spec.acc)
         accumulators = [f.var(join.start(self.lanes).type, join.start(self.lanes)) for _ in tails]
         with f.range(first, last, unroll=1) as at:
-            for h, x in zip(accumulators, self.widen(self.loads(data, at, c, tails)), strict=True):
+            for h, x in zip(
+                accumulators,
+                self.widen(self.loads(self.element_address(data, at), c, tails)),
+                strict=True,
+            ):
                 h.set(join(h.get(), x))
         found = [h.get() for h in accumulators]
         if spec.rule == "mean":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,13 @@ from .....ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Constant, Interpolate,
 from .....ir.ops.nn.interpolate import Interpolate4
 from .....ir.ops.tensor.padding import cropped_elements
 from .....ir.types import normalize_axis
-from .....plan.specs.resample import COORDINATE_MODES, PICKING, ROUNDINGS, ResampleSpec
+from .....plan.specs.resample import (
+    COORDINATE_MODES,
+    PICKING,
+    ROUNDINGS,
+    Columns,
+    ResampleSpec,
+)
 from ....strided_view import View, are_equal, coalesce, permute, take
 from ...build.region_builder import SizeCollector
 from ...build.region_lowering import RegionLowering, require_match
@@ -178,7 +185,7 @@ def lower_adaptive(lowering: RegionLowering, node: int, op: Adaptive) -> None:
 def resample(
     lowering: RegionLowering, node: int, view: View, turns: Sequence[Turn], *, fill: int = 0
 ) -> None:
-    """Emit a step per turn; the last one writes where the value is to lie."""
+    """Emit a step per turn, or one for two turns; the last step writes the result's memory."""
     value, name = Value(node), lowering.name(node)
     if not turns:
         keep(lowering, value, view)
@@ -192,15 +199,20 @@ def resample(
         view = to_channels_last(lowering, view, name)
     back = [order.index(axis) for axis in range(last + 1)]
     acc = DType.f32 if out.dtype.is_float and out.dtype.bits == 16 else out.dtype
-    for number, turn in enumerate(turns):
-        target, final = out, number + 1 == len(turns)
+    pending = list(turns)
+    while pending:
+        count = 2 if _are_rows_and_columns(pending[:2], permute(view, order), order) else 1
+        chosen, pending = pending[:count], pending[count:]
+        target, final = out, not pending
         if turned or not final:
-            between = out.dtype if turn.rule in PICKING or final else acc
+            between = out.dtype if chosen[0].rule in PICKING or final else acc
             shape = [*view.shape]
-            shape[turn.axis] = out.shape[turn.axis]
+            for turn in chosen:
+                shape[turn.axis] = out.shape[turn.axis]
             made = lowering.region.allocate(between, [shape[a] for a in order], name)
             target = permute(made, back)
-        _step(lowering, node, permute(view, order), permute(target, order), order, turn, acc, fill)
+        data, target_view = permute(view, order), permute(target, order)
+        _step(lowering, node, data, target_view, order, chosen, acc, fill)
         view = target
     if turned:
         lowering.copy(view, out, name, lowering.sources(node))
@@ -218,23 +230,37 @@ def _are_vectors_of_channels(view: View) -> bool:
     return many and _is_channels_last(view)
 
 
+def _are_rows_and_columns(turns: Sequence[Turn], data: View, order: Sequence[int]) -> bool:
+    """Whether one step resamples both axes: neighbours in the order of memory with vectors behind
+    them, picked, or weighed by scales that are known."""
+    if len(turns) < 2 or turns[0].rule not in ("nearest", "linear"):
+        return False
+    same = replace(turns[0], axis=turns[1].axis, scale=turns[1].scale) == turns[1]
+    known = turns[0].rule == "nearest" or all(turn.scale is not None for turn in turns)
+    rows, columns = (order.index(turn.axis) for turn in turns)
+    behind = data.shape[columns + 1 :]
+    return same and known and columns == rows + 1 and bool(behind)
+
+
 def _step(
     lowering: RegionLowering,
     node: int,
     data: View,
     out: View,
     order: Sequence[int],
-    turn: Turn,
+    turns: Sequence[Turn],
     acc: DType,
     fill: int,
 ) -> None:
-    """One axis, of views whose axes are in the order of memory."""
-    axis, name, sources = order.index(turn.axis), lowering.name(node), lowering.sources(node)
-    target, walked = out, _collapse_axes(data, out, axis)
+    """One axis, or rows and columns, of views whose axes are in the order of memory."""
+    turn, name, sources = turns[0], lowering.name(node), lowering.sources(node)
+    axis = order.index(turn.axis)
+    collapse = _collapse_axes if len(turns) == 1 else _collapse_around_columns
+    target, walked = out, collapse(data, out, axis)
     if walked is None:
         target = lowering.region.allocate(out.dtype, out.shape, name)
         data = lowering.contiguous(data, name)
-        walked = _collapse_axes(data, target, axis)
+        walked = collapse(data, target, axis)
     assert walked is not None
     (outer, middle, inner), strides = walked
     sizes = SizeCollector()
@@ -242,6 +268,9 @@ def _step(
         sizes.operand(v, (s[0], v.strides[axis], s[1], s[2]))
         for v, s in zip((data, target), strides, strict=True)
     ]
+    columns = None
+    if len(turns) == 2:
+        columns = Columns(sizes(data.shape[axis + 1]), sizes(out.shape[axis + 1]), turns[1].scale)
     spec = ResampleSpec(
         rule=turn.rule,
         outer=sizes(outer),
@@ -258,14 +287,29 @@ def _step(
         coefficient=turn.coefficient,
         begin=sizes(turn.begin),
         fill=fill,
+        columns=columns,
     )
-    work = lowering.vectors(out.shape, out.dtype) * (1 if turn.rule in PICKING else 4)
+    work = lowering.vectors(out.shape, out.dtype) * (1 if turn.rule in PICKING else 4 * len(turns))
     lowering.region.kernel(spec, sizes, [data, target], work, name, sources)
     if target != out:
         lowering.copy(target, out, name, sources)
 
 
 Walked = tuple[tuple[Dim, Dim, Dim], list[tuple[Dim, Dim, Dim]]]
+
+
+def _collapse_around_columns(data: View, out: View, axis: int) -> Walked | None:
+    """(outer, 1, inner) around the axis and the one behind it, and both views' strides along what
+    is before them, along the second one and along what is behind; None where they are more."""
+    before = coalesce(out.shape[:axis], [v.strides[:axis] for v in (data, out)])
+    after = coalesce(out.shape[axis + 2 :], [v.strides[axis + 2 :] for v in (data, out)])
+    if len(before[0]) > 1 or len(after[0]) > 1:
+        return None
+    strides = [
+        (near[0] if near else 0, v.strides[axis + 1], far[0] if far else 0)
+        for v, near, far in zip((data, out), before[1], after[1], strict=True)
+    ]
+    return (before[0][0] if before[0] else 1, 1, after[0][0] if after[0] else 1), strides
 
 
 def _collapse_axes(data: View, out: View, axis: int) -> Walked | None:

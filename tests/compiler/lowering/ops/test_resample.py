@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import irc_compiler as irc
 import numpy as np
 import pytest
@@ -139,6 +141,27 @@ def test_many_channels_are_resampled_in_vectors_and_turned_for_the_caller() -> N
 """
     graph = parse_graph(text + resize(91, floats(1, 8.0, 8.0), f'mode="linear_onnx", {HALF}') + END)
     plan = irc.compile_model(irc.Model(graph)).plan
-    assert step_families(plan)[-3:] == ["resample", "resample", "elementwise"]
-    specs = [s for s in plan.specs() if isinstance(s, ResampleSpec)]
-    assert all(o.strides[-1] == 1 and s.inner in (21, 105) for s in specs for o in s.operands())
+    assert step_families(plan)[-3:] == ["gemm", "resample", "elementwise"]
+    (spec,) = (s for s in plan.specs() if isinstance(s, ResampleSpec))
+    assert all(o.strides[-1] == 1 for o in spec.operands()) and spec.inner == 21
+
+
+@pytest.mark.parametrize(
+    ("how", "by", "steps"),
+    [
+        (f'mode="linear_onnx", {HALF}', floats(1, 2.0, 3.0), 1),
+        (f'mode="linear_onnx", {HALF}', ints(1, 12, 7), 2),  # a size may stay as it was
+        ('mode="nearest", nearest_mode="floor"', ints(1, 12, 8), 1),
+        (f'mode="cubic", {HALF}', floats(1, 2.0, 3.0), 2),  # 16 elements for one
+    ],
+    ids=["linear", "linear_to_sizes", "nearest_to_sizes", "cubic"],
+)
+def test_rows_and_columns_are_one_step(
+    how: str, by: str, steps: int, compile_graph: Callable[..., irc.CompiledModel]
+) -> None:
+    graph = parse_graph(f'graph "g"\n{IMAGE}{TURNED}{resize(91, by, how)}{END}')
+    net = compile_graph(graph.copy(), True, 2)
+    assert step_families(net.plan).count("resample") == steps
+    x = np.random.default_rng(1).standard_normal((2, 8, 6, 4)).astype(np.float32)
+    (want,) = interpret(graph, [x])
+    np.testing.assert_allclose(net([x])[0], want, rtol=0, atol=1e-5 * np.abs(want).max())

@@ -11,7 +11,13 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Interpolate
 from irc_compiler.ir.ops.tensor.padding import pad_array
 from irc_compiler.plan.specs.base import EMPTY_AXIS, Operand
-from irc_compiler.plan.specs.resample import COORDINATE_MODES, PADDING, ROUNDINGS, ResampleSpec
+from irc_compiler.plan.specs.resample import (
+    COORDINATE_MODES,
+    PADDING,
+    ROUNDINGS,
+    Columns,
+    ResampleSpec,
+)
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
 from support.kernels.harness import ISAS, Sizes, run, same_bits
@@ -184,6 +190,133 @@ def test_rows_side_by_side_and_nothing_to_read(isa: str) -> None:
             assert found.status == 0 and np.all(found.outs[0] == 0)
         else:
             assert found.status == EMPTY_AXIS
+
+
+def image(
+    data: np.ndarray,
+    counts: tuple[int, int],
+    isa: str,
+    rule: str,
+    scales: tuple[float | None, float | None],
+    *,
+    dynamic: bool = False,
+    dtype: DType = F32,
+    **how: object,
+) -> np.ndarray:
+    """Axes 1 and 2 of [outer, rows, columns, inner] by one kernel."""
+    outer, *axes, inner = data.shape
+    found: list[np.ndarray] = []
+    for workers in (1, 3):
+        sizes = Sizes(dynamic)
+        shapes = [[sizes(n) for n in lengths] for lengths in (axes, counts)]
+        operands = [
+            Operand(dtype, (sizes(h * w * inner), sizes(w * inner), sizes(inner), 1))
+            for h, w in (axes, counts)
+        ]
+        columns = Columns(shapes[0][1], shapes[1][1], scales[1])
+        spec = ResampleSpec(
+            rule,
+            sizes(outer),
+            shapes[0][0],
+            shapes[1][0],
+            1,
+            sizes(inner),
+            *operands,
+            F32 if dtype.bits == 16 else dtype,
+            scale=scales[0],
+            columns=columns,
+            **how,  # type: ignore[arg-type]
+        )
+        verify_specs([spec], host_target())
+        shape = (outer, *counts, inner)
+        made = run(spec, [data], [shape], isa=isa, dims=sizes.dims, workers=workers)
+        assert made.status == 0
+        found.append(made.outs[0])
+    assert same_bits(*found)
+    return found[0]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "dtype"),
+    [
+        ("linear", F32),
+        ("linear", DType.f64),
+        ("linear", DType.f16),
+        ("cubic", F32),
+        ("nearest", F32),
+        ("nearest", DType.u8),
+        ("nearest", DType.i64),
+    ],
+    ids=str,
+)
+def test_rows_and_columns(isa: str, dynamic: bool, rule: str, dtype: DType) -> None:
+    """The same bits as the rows resampled and then the columns, with nothing rounded between."""
+    for shape, counts, scales in (
+        ((2, 3, 4, 70), (6, 12), (2.0, 3.0)),
+        ((1, 7, 5, 19), (3, 5), (0.5, 1.0)),
+        ((1, 1, 6, 128), (4, 2), (4.0, 0.4)),
+        ((3, 2, 1, 1), (2, 3), (1.0, 3.0)),
+    ):
+        for mode in ("half_pixel", "asymmetric", "align_corners"):
+            data = (noise(*shape) * 50).astype(dtype.numpy)
+            how = {"coordinate_mode": mode, "dtype": dtype, "dynamic": dynamic}
+            found = image(data, counts, isa, rule, scales, **how)
+            if dtype is DType.f16:
+                data, how["dtype"] = data.astype(np.float32), F32
+            rows = resampled(data, counts[0], isa, rule, scale=scales[0], **how)
+            turned = np.ascontiguousarray(rows.reshape(-1, *rows.shape[2:])[:, :, None, :])
+            want = resampled(turned, counts[1], isa, rule, scale=scales[1], **how)
+            want = want.reshape(found.shape).astype(dtype.numpy)
+            assert same_bits(found, want), (shape, mode)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_nearest_of_rows_and_columns_whose_scales_follow_from_sizes(isa: str) -> None:
+    data = noise(2, 3, 4, 21)
+    found = image(data, (6, 8), isa, "nearest", (None, None), dynamic=True)
+    assert same_bits(found, data.repeat(2, 1).repeat(2, 2))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("empty", [0, 1])
+def test_empty_rows_and_columns(isa: str, empty: int) -> None:
+    for inner in (0, 3):
+        sizes = Sizes(True)
+        axes = [0 if n == empty else 2 for n in (0, 1)]
+        rows, row, columns, count, n = (sizes(k) for k in (axes[0], 2, axes[1], 2, inner))
+        operands = [Operand(F32, (0, sizes(2 * inner), n, 1))] * 2
+        across = Columns(columns, count, 2.0)
+        spec = ResampleSpec("linear", 1, rows, row, 1, n, *operands, F32, scale=2.0, columns=across)
+        data = np.zeros((*axes, inner), np.float32)
+        found = run(spec, [data], [(2, 2, inner)], isa=isa, dims=sizes.dims)
+        assert found.status == (EMPTY_AXIS if inner else 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule": "mean"},
+        {"rule": "edge"},
+        {"middle": 2},
+        {"scale": None},
+        {"columns": Columns(3, 6, None)},
+        {"columns": Columns(3, 6, float("inf"))},
+        {"columns": Columns(-1, 6, 2.0)},
+        {"columns": Columns(3, 1 << 60, 2.0)},
+        {"rule": "nearest", "rounding": "simple", "columns": Columns(3, 6, None)},
+    ],
+    ids=str,
+)
+def test_refused_columns(change: dict[str, object]) -> None:
+    operands = [Operand(F32, (36, 12, 4, 1)), Operand(F32, (144, 24, 4, 1))]
+    columns = Columns(3, 6, 2.0)
+    spec = ResampleSpec("linear", 1, 3, 6, 1, 4, *operands, F32, scale=2.0, columns=columns)
+    target = host_target()
+    verify_specs([spec], target)
+    with pytest.raises(VerificationError):
+        verify_specs([replace(spec, **change)], target)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
