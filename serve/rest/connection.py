@@ -47,10 +47,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._timer is None and self._in_headers:
             self._start_timer()
         at, limit = 0, self.limits.header_bytes
+        view: Any = memoryview(data)  # pieces without copies
         while at < len(data):
             if self.parser is None or self.transport.is_closing():
                 return
-            piece = data[at : at + limit] if self._in_headers else data[at:]
+            piece = view[at : at + limit] if self._in_headers else view[at:]
             at += len(piece)
             if self._in_headers:
                 self._header_bytes += len(piece)
