@@ -28,14 +28,15 @@ def shared_functions_text(target: Target) -> str:
 
 
 def write_split_work(module: Module) -> Function:
-    """split_work(bounds, worker, workers, matrices, tiles, panels, rows, panel_work): writes the
-    worker's [lo, hi) of each of the three, in the grid of workers with the least cost, and returns
-    1; or 0 for a worker that the grid leaves over.
+    """split_work(bounds, worker, workers, matrices, tiles, panels, rows, panel_work, strip_work):
+    writes the worker's [lo, hi) of each of the three, in the grid of workers with the least cost,
+    and returns 1; or 0 for a worker that the grid leaves over.
 
     Cost of a share, in multiply-adds per step of K: its tiles of so many rows, its strips of A
-    once, and its panels of B once, read from far away.
+    once, and its panels of B once, read from far away. Where workers share panels, A is read from
+    far away, too, but for what the worker itself has written: as much of A as its share of panels.
     """
-    names = ("worker", "workers", "matrices", "tiles", "panels", "rows", "panel_work")
+    names = ("worker", "workers", "matrices", "tiles", "panels", "rows", "panel_work", "strip_work")
     f = module.function(SPLIT_WORK, [(PTR, "bounds"), *((I64, n) for n in names)], I32)
     p, workers = f.params, f.params["workers"]
     counts = (p["matrices"], p["tiles"], p["panels"])
@@ -53,7 +54,8 @@ def write_split_work(module: Module) -> Function:
             z = f.smax(f.smin(f.udiv(left, y), p["panels"]), 1)
             b, t, n = (f.ceil_div(c, d) for c, d in zip(counts, (x, y, z), strict=True))
             work = f.mul(p["rows"], f.add(f.mul(f.mul(t, n), 2), t))
-            cost = f.mul(b, f.add(work, f.mul(n, p["panel_work"])))
+            far = f.udiv(f.mul(f.mul(t, p["strip_work"]), f.sub(z, 1)), z)
+            cost = f.mul(b, f.add(f.add(work, far), f.mul(n, p["panel_work"])))
             with f.if_(f.icmp("slt", cost, best.get())):
                 best.set(cost)
                 for g, v in zip(grid, (x, y, z), strict=True):

@@ -7,7 +7,14 @@ from typing import Final
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ..emit.amx_registers import AMX_ROWS
-from .block_sizes import ProductShape, block_sizes, expanded_depth, is_narrow, panel_work
+from .block_sizes import (
+    ProductShape,
+    block_sizes,
+    expanded_depth,
+    is_narrow,
+    panel_work,
+    strip_work,
+)
 from .epilogue import is_short
 from .operand_packing import OperandPacking
 from .schedule import AmxSchedule
@@ -74,6 +81,7 @@ def choose_amx_schedule(
         fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,
         rows_of_work=-(-mr // target.heuristics.amx_speedup),
         panel_work=panel_work(target, product),
+        strip_work=strip_work(target, product, mr),
         brief=product.brief,
         instruction=instruction,
         tail=product.cells is None or product.cells % AMX_ROWS != 0,

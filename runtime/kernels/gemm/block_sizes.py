@@ -88,4 +88,13 @@ def expanded_depth(depth: int, target: Target, row_bytes: int, pair: int) -> tup
 
 def panel_work(target: Target, product: ProductShape) -> int:
     """Multiply-adds in the time of reading one step of K of a panel from far away."""
-    return max(1, product.nr * product.bytes // target.heuristics.gemm_bytes_per_multiply_add)
+    return _reading_work(target, product, product.nr)
+
+
+def strip_work(target: Target, product: ProductShape, rows: int) -> int:
+    """Multiply-adds in the time of reading one step of K of so many rows of A from far away."""
+    return _reading_work(target, product, rows)
+
+
+def _reading_work(target: Target, product: ProductShape, values: int) -> int:
+    return max(1, values * product.bytes // target.heuristics.gemm_bytes_per_multiply_add)

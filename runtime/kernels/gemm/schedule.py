@@ -52,6 +52,7 @@ class TileSchedule:
     fetch_distance: int  # bytes between what is read and what is fetched ahead of the same panel
     rows_of_work: int  # a tile's work, where workers share tiles: rows of vector registers
     panel_work: int  # the work of reading a panel of B per step of K, in the same unit
+    strip_work: int  # that of reading a tile's rows of A, which another worker has written
     pairs_rows: bool = False  # packed rows of A lie two by two, as units of 2 x 2 blocks take them
     finishes_in_place: bool = False  # those that read A unpacked keep their sums all the same
     brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled

@@ -35,7 +35,7 @@ from ..emit.gather_lanes import scatters
 from .amx_tiling import choose_amx_schedule
 from .bf16x3.f32_tiling import choose_f32_amx_schedule
 from .bf16x3.tiling import MAX_TILE_ROWS, choose_bf16x3_schedule
-from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work
+from .block_sizes import ProductShape, block_sizes, expanded_depth, panel_work, strip_work
 from .epilogue import is_short
 from .gemv import ROWS_PER_LOAD
 from .int8_amx.tiling import choose_int8_amx_schedule, uses_tiles
@@ -329,6 +329,7 @@ def _vector_fields(
         "fetch_distance": target.heuristics.gemm_prefetch_distance_bytes,
         "rows_of_work": mr,
         "panel_work": panel_work(target, product),
+        "strip_work": strip_work(target, product, mr),
         # Small tiles have few instructions between a loop's own.
         "unroll": max(1, min(8, most // (mr * product.vectors * panels) + 1)),
         "brief": product.brief,

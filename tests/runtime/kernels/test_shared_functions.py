@@ -19,7 +19,7 @@ from irc_compiler.runtime.kernels.shared_functions import (
 
 Counts = tuple[int, int, int]
 Box = tuple[tuple[int, int], ...]
-ROWS, PANEL_WORK = 6, 12
+ROWS, PANEL_WORK, STRIP_WORK = 6, 12, 20
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def split_work() -> Any:
     image = emit_object(shared_functions_text(target), target)
     assert set(image.exports) == set(SHARED_FUNCTIONS)
     library = load_objects([image], SHARED_FUNCTIONS, target)
-    return library.function(SPLIT_WORK, ctypes.c_void_p, *[ctypes.c_int64] * 7)
+    return library.function(SPLIT_WORK, ctypes.c_void_p, *[ctypes.c_int64] * 8)
 
 
 def share_of(split_work: Any, counts: Counts, worker: int, workers: int) -> Box | None:
     """[lo, hi) of matrices, tiles and panels; None for a worker without a share."""
     bounds = (ctypes.c_int64 * 8)(*[-7] * 8)
-    done = split_work(bounds, worker, workers, *counts, ROWS, PANEL_WORK)
+    done = split_work(bounds, worker, workers, *counts, ROWS, PANEL_WORK, STRIP_WORK)
     assert list(bounds)[6:] == [-7, -7], "a store beyond the bounds"
     if not done:
         return None
@@ -46,7 +46,8 @@ def best_grid(counts: Counts, workers: int) -> Counts:
 
     def cost(grid: Counts) -> int:
         b, t, p = (-(-count // parts) for count, parts in zip(counts, grid, strict=True))
-        return b * (2 * ROWS * t * p + ROWS * t + PANEL_WORK * p)
+        far = STRIP_WORK * t * (grid[2] - 1) // grid[2]  # written by the other workers
+        return b * (2 * ROWS * t * p + ROWS * t + far + PANEL_WORK * p)
 
     grids: list[Counts] = []
     for x in range(1, min(workers, max(counts[0], 1)) + 1):

@@ -15,7 +15,7 @@ from .....plan.specs.gemm import GemmSpec
 from .....plan.target import Target
 from ...emit.amx_registers import AMX_ROWS
 from ...emit.dot_units import tile_instruction
-from ..block_sizes import ProductShape, panel_work
+from ..block_sizes import ProductShape, panel_work, strip_work
 from ..schedule import F32AmxSchedule
 from .f32_terms import LEFT_TERMS
 
@@ -70,6 +70,7 @@ def choose_f32_amx_schedule(
         fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,
         rows_of_work=-(-mr // _ROW_SPEEDUP),
         panel_work=panel_work(target, product),
+        strip_work=strip_work(target, product, mr),
         instruction=instruction,
         a_fetch_rows=target.heuristics.amx_prefetch_rows,
         term_row=term_row,

@@ -13,7 +13,7 @@ from .....plan.packing.panel_params import BF16_TERMS
 from .....plan.specs.gemm import GemmSpec
 from .....plan.target import Target
 from ...emit.amx_registers import AMX_ROWS
-from ..block_sizes import ProductShape, block_sizes, panel_work
+from ..block_sizes import ProductShape, block_sizes, panel_work, strip_work
 from ..packing.quantize_rows import dot_groups, padded_depth
 from ..schedule import Bf16x3Schedule
 
@@ -89,6 +89,7 @@ def choose_bf16x3_schedule(spec: GemmSpec, target: Target, *, few: bool = False)
         fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,
         rows_of_work=-(-mr // target.heuristics.amx_speedup),
         panel_work=panel_work(target, product),
+        strip_work=strip_work(target, product, mr),
         brief=True,
         few=few,
         term_row=term_row,

@@ -10,7 +10,7 @@ from .....plan.packing.panel_params import has_tiles
 from .....plan.specs.gemm import MAX_VECTOR_INT8_ROWS, GemmSpec
 from .....plan.target import Target
 from ...emit.amx_registers import AMX_ROWS
-from ..block_sizes import ProductShape, block_sizes, panel_work
+from ..block_sizes import ProductShape, block_sizes, panel_work, strip_work
 from ..packing.quantize_rows import dot_groups, padded_depth, row_layout
 from ..schedule import Int8AmxSchedule
 
@@ -78,6 +78,7 @@ def choose_int8_amx_schedule(spec: GemmSpec, target: Target) -> Int8AmxSchedule:
         fetch_distance=target.heuristics.gemm_prefetch_distance_bytes,
         rows_of_work=-(-heights[0] // target.heuristics.amx_speedup),
         panel_work=panel_work(target, product),
+        strip_work=strip_work(target, product, heights[0]),
         scales_at=scales_at,
         # Left codes are signed; 4-bit weights are 0 to 15.
         instruction=f"llvm.x86.tdpb{'ss' if spec.b.dtype is DType.i8 else 'su'}d",

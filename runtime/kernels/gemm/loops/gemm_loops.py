@@ -150,7 +150,7 @@ class GemmLoops(LoopState):
             g.set_row_strides(f, self.frame)
         micro = make_micro_kernel(self, finish)
         counts = (self.product(self.space.axes), count, panels)
-        work = split_work(f, counts, self.entry, t.rows_of_work, t.panel_work)
+        work = split_work(f, counts, self.entry, t.rows_of_work, t.panel_work, t.strip_work)
         micro.configure(self)
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*work.batch, outer=True) as index:

@@ -22,12 +22,13 @@ class Ranges:
 
 
 def split_work(
-    f: Function, counts: tuple[Value, Value, Value], entry: OpenKernel, rows: int, panel_work: int
+    f: Function, counts: tuple[Value, Value, Value], entry: OpenKernel, *work: int
 ) -> Ranges:
     """This worker's share of (matrices, tiles, panels), by the function that all products share:
-    a worker without a share returns. One matrix, tile or panel has no loop around it."""
+    a worker without a share returns. One matrix, tile or panel has no loop around it. work: the
+    schedule's rows_of_work, panel_work and strip_work."""
     bounds = f.stack(8 * 6)
-    given = (bounds, entry.worker, entry.workers, *counts, integer(rows), integer(panel_work))
+    given = (bounds, entry.worker, entry.workers, *counts, *map(integer, work))
     has_share = f.call(SPLIT_WORK, I32, *given)
     with f.if_(f.icmp("eq", has_share, 0)):
         f.ret(0)

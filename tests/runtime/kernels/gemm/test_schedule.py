@@ -29,7 +29,7 @@ def test_schedule_prints_as_one_line() -> None:
         "VectorSchedule(lanes=16, nr=32, vectors=2, mr=13, heights=(13, 12), guarded=False, "
         "buffered=False, panels=1, kr=1, kc=300, blocked=False, mc=5, nc=4, pack_a=no, "
         "in_place=False, a_row=320, pack_b=False, fetch=1, streams=False, unroll=1, "
-        "fetch_distance=2048, rows_of_work=13, panel_work=25)"
+        "fetch_distance=2048, rows_of_work=13, panel_work=25, strip_work=10)"
     )
     assert str(schedule_gemm(make(Case(64, 300, 1), "plain", WIDE)[0], WIDE)) == (
         "dot products of 4 rows"
