@@ -33,8 +33,8 @@ def write_split_work(module: Module) -> Function:
     and returns 1; or 0 for a worker that the grid leaves over.
 
     Cost of a share, in multiply-adds per step of K: its tiles of so many rows, its strips of A
-    once, and its panels of B once, read from far away. Where workers share panels, A is read from
-    far away, too, but for what the worker itself has written: as much of A as its share of panels.
+    once, and its panels of B once, read from far away. Where workers divide the panels, A is read
+    from far away, too, but for what the worker itself has written: its share of the panels.
     """
     names = ("worker", "workers", "matrices", "tiles", "panels", "rows", "panel_work", "strip_work")
     f = module.function(SPLIT_WORK, [(PTR, "bounds"), *((I64, n) for n in names)], I32)

@@ -50,7 +50,7 @@ def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
     made = _Resample(sized, f, sizes, pointers, _stays(spec))
     if spec.rule != "constant":
         wanted = sizes.product(spec.iteration_spaces()[1])
-        # The axis of a row of columns is empty, too, where the columns' is.
+        # Of two axes either one may be empty.
         least = functools.reduce(f.smin, map(sizes.value, spec.reduced_axes()))
         missing = f.and_(f.icmp("sle", least, 0), f.icmp("sgt", wanted, 0))
         with f.if_(missing):
@@ -76,8 +76,8 @@ def _share_sizes(shared: SharedSizes, spec: ResampleSpec, target: Target) -> Res
     outer, axis, count, middle = shared.share_all([spec.outer, spec.axis, spec.count, spec.middle])
     columns = spec.columns
     if columns is not None:
-        numbers = {"axis": shared.share(columns.axis), "count": shared.share(columns.count)}
-        columns = replace(columns, **numbers)
+        axes = (shared.share(columns.axis), shared.share(columns.count))
+        columns = Columns(*axes, columns.scale)
     return replace(
         spec,
         outer=outer,

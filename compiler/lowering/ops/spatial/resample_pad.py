@@ -1,4 +1,5 @@
-"""Axes resampled one after another: Interpolate, Pad, and adaptive pools of uneven pieces."""
+"""Axes resampled one after another, or rows and columns at once: Interpolate, Pad, and adaptive
+pools of uneven pieces."""
 
 from __future__ import annotations
 
@@ -107,7 +108,7 @@ def match_interpolate(graph: Graph, node: int, op: AnyInterpolate) -> list[Turn]
 
 
 def lower_interpolate(lowering: RegionLowering, node: int, op: AnyInterpolate) -> None:
-    """A step per resized axis."""
+    """A step per resized axis, or one for rows and columns."""
     turns = require_match(match_interpolate(lowering.graph, node, op))
     resample(lowering, node, lowering.view(lowering.graph.input(node, 0)), turns)
 
