@@ -90,15 +90,26 @@ def read_byte(program: Program, index: int) -> int | None:
     return cast.args[0] if how is not None and zero.value == how.zero else None
 
 
+def saturates_in_store(program: Program, index: int, how: Rounded, target: Target) -> bool:
+    """Whether the instruction that narrows 32 bits limits the byte as well, as those of AVX-512 do:
+    where no other instruction reads the byte, and nothing is added to it."""
+    if target.isa != "avx512" or how.zero:
+        return False
+    return not any(index in instr.args for instr in program.instrs if instr.op != "input")
+
+
 def round_to_int32(
     f: Function,
     x: Value,
     by: float | None,
     how: Rounded,
     constant: Callable[[float, str], Value],
+    saturates: bool = False,
 ) -> Value:
     """The byte less its zero point, in 32 bits, where `x`, divided by `by` if there is one, is
-    what is rounded. constant(x, element): in all lanes."""
+    what is rounded. constant(x, element): in all lanes. saturates: `saturate` follows, so that u8
+    needs no limit from above and i8 none from below: what 32 bits cannot hold is their lowest
+    number, which is 2**31 without a sign."""
     low, high = float(how.dtype.min - how.zero), float(how.dtype.max - how.zero)
     factors = None
     if by is not None and f.target.fma:
@@ -110,14 +121,25 @@ def round_to_int32(
         low, high = (low - 0.25) * by, (high + 0.25) * by
     elif by is not None:
         quotient = f.fdiv(x, number(by, x.type))
-    # The comparison with low is false for NaN, which then becomes low.
-    limited = f.min_or(f.max_or(quotient, constant(low, F32)), constant(high, F32))
+    limited = quotient
+    if how.dtype is DType.u8 or not saturates:
+        # The comparison is false for NaN, which then becomes low.
+        limited = f.max_or(limited, constant(low, F32))
+    if how.dtype is DType.i8 or not saturates:
+        limited = f.min_or(limited, constant(high, F32))
     if factors is not None:
         rest = f.fmul(limited, constant(factors[1], F32))
         limited = f.fma(limited, constant(factors[0], F32), rest)
     if how.dtype.min != how.zero:
         limited = f.select(f.fcmp("uno", x, x), number(0.0, x.type), limited)
     return f.intrinsic("lrint", limited, returns=vec(I32, x.lanes), by_result=True)
+
+
+def saturate(f: Function, x: Value, dtype: DType) -> Value:
+    """Numbers of 32 bits as bytes of a type, limited by what narrows them."""
+    if dtype is DType.u8:
+        return f.cast(f.intrinsic("umin", *f.pair(x, 255)), I8)
+    return f.cast(f.smax(f.smin(x, 127), -128), I8)
 
 
 @lru_cache(maxsize=256)

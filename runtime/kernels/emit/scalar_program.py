@@ -29,6 +29,8 @@ from .requantize import (
     reads_tables,
     round_to_int32,
     rounded_byte,
+    saturate,
+    saturates_in_store,
 )
 
 
@@ -188,7 +190,10 @@ class _Emitter:
         if how is not None:
             found = divisor(program, how.ratio)
             source, by = found or (how.ratio, None)
-            near = round_to_int32(f, values[source], by, how, self.constant)
+            saturates = saturates_in_store(program, index, how, f.target)
+            near = round_to_int32(f, values[source], by, how, self.constant, saturates)
+            if saturates:
+                return saturate(f, near, how.dtype)
             self.rounded[index] = how, near
             # Added to the bytes: where the zero point is not in the code, LLVM would store what
             # narrows 32 bits directly, which takes longer.

@@ -93,6 +93,20 @@ def test_no_division_where_products_do() -> None:
         assert "vcvtps2dq" in assembly and "vrndscaleps" not in assembly
 
 
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize(("dtype", "narrows"), [(U8, "vpmovusdb"), (I8, "vpmovsdb")], ids=str)
+def test_bytes_that_nothing_reads_saturate_as_they_are_stored(
+    dtype: DType, narrows: str, opened: bool
+) -> None:
+    if "avx512" not in ISAS:
+        pytest.skip("not run: no AVX-512")
+    target = target_of("avx512")
+    spec = spec_of(program(dtype, None, 0.0372309498, opened=opened), [F32])
+    text = emit_assembly(generate(spec, target, "k").text, target)
+    assert (narrows in text) != opened
+    assert ("vminps" in text and "vmaxps" in text) == opened
+
+
 def test_what_is_no_rounding_to_bytes() -> None:
     """Other limits, other numbers at NaN, sums in another place: as they are written."""
     b = Builder()
