@@ -1,11 +1,12 @@
-"""GridSample in operations that have kernels: coordinates, the four elements around each, their
-mean; and resizing by filters, which is a product with a constant matrix per axis.
+"""GridSample in operations that have kernels: coordinates, the elements around each, their sum by
+weights; and resizing by filters, which is a product with a constant matrix per axis.
 
 An element is a row of all channels, picked from the image channels last by its number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.op import Op
 from ....ir.ops import (
+    Abs,
     Add,
     Concat,
     Constant,
     Convert,
     Floor,
+    FloorMod,
     Gather,
+    Greater,
     GreaterEqual,
     LessEqual,
     LogicalAnd,
@@ -37,22 +41,34 @@ from ....ir.ops import (
     Transpose,
     Unsqueeze,
 )
+from ....ir.ops.math.elementwise import FLOATS
 from ....ir.ops.nn.grid_sample_roi import GridSample
 from ....ir.ops.nn.interpolate import Interpolate, Interpolate4
 from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
+# What images and coordinates are computed in: their own type, or f32 for narrower ones.
+_COMPUTE_TYPES = {dtype: DType.f64 if dtype is DType.f64 else DType.f32 for dtype in FLOATS}
+
 
 class _Plane:
-    """The nodes that a rule writes, for an image [N, C, H, W] in f32."""
+    """The nodes that a rule writes, for an image [N, C, H, W].
 
-    def __init__(self, graph: Graph, data: Value) -> None:
+    types: of the image and of the grid. Weights and sums have the type in which the image is
+    computed, coordinates that of the grid.
+    """
+
+    def __init__(self, data: Value, types: tuple[DType, DType], op: GridSample) -> None:
         self.patch = Patch()
+        self.element_type, self.coordinate_type = (_COMPUTE_TYPES[t] for t in types)
+        self.padding_mode, self.corners = op.padding_mode.lower(), op.align_corners
+        data = self.convert(data, types[0], self.element_type)
         self.shape = self.patch.add(ShapeOf(DType.i64), data)
-        # H and W as integers of one element, and as floats.
+        # H and W as integers of one element, and as coordinates.
         self.spatial_sizes = [self.axis_size(axis) for axis in (2, 3)]
-        self.sizes = [self.patch.add(Convert(DType.f32), size) for size in self.spatial_sizes]
+        as_coordinate = Convert(self.coordinate_type)
+        self.sizes = [self.patch.add(as_coordinate, size) for size in self.spatial_sizes]
         order = self.ints(0, 2, 3, 1)
         rows = self.patch.add(Transpose(), data, order)
         flat = self.patch.add(Concat(0), self.axis_size(0), self.ints(-1), self.axis_size(1))
@@ -61,21 +77,26 @@ class _Plane:
     def ints(self, *numbers: int) -> Value:
         return self.patch.integers(numbers)
 
-    def number(self, value: float) -> Value:
-        return self.patch.constant(value, DType.f32)
-
     def axis_size(self, axis: int) -> Value:
         one = self.ints(1)
         return self.patch.add(
             Slice(), self.shape, self.ints(axis), self.ints(axis + 1), one, self.ints(0)
         )
 
+    def convert(self, value: Value, before: DType, after: DType) -> Value:
+        """The value in type `after`."""
+        return value if before is after else self.patch.add(Convert(after), value)
+
     def do(self, op: Op, *values: Value | float) -> Value:
-        given = [v if isinstance(v, Value) else self.number(v) for v in values]
+        """Add a node; numbers are coordinates."""
+        given = [
+            v if isinstance(v, Value) else self.patch.constant(v, self.coordinate_type)
+            for v in values
+        ]
         return self.patch.add(op, *given)
 
-    def unnormalize(self, grid: Value, axis: int, *, corners: bool) -> Value:
-        """Where on axis 2 + `axis` of the image the grid's coordinates lie: [N, h, w]."""
+    def unnormalize(self, grid: Value, axis: int) -> Value:
+        """Where on axis 2 + `axis` of the image the grid's coordinates are: [N, h, w]."""
         at = 1 - axis
         one, last = self.ints(1), self.ints(3)
         normalized = self.patch.add(Slice(), grid, self.ints(at), self.ints(at + 1), one, last)
@@ -84,73 +105,134 @@ class _Plane:
         ))  # fmt: skip
         x = self.do(Add(), self.patch.add(Reshape(), normalized, sizes), 1.0)
         size = self.sizes[axis]
-        if corners:
-            return self.do(Multiply(), x, self.do(Multiply(), self.do(Subtract(), size, 1.0), 0.5))
+        if self.corners:
+            return self.do(Multiply(), x, self.do(Multiply(), self.last_coordinate(axis), 0.5))
         return self.do(Multiply(), self.do(Subtract(), self.do(Multiply(), x, size), 1.0), 0.5)
 
-    def clamp_index(self, coordinate: Value, axis: int) -> tuple[Value, Value]:
-        """A coordinate clamped to the image, and whether it was inside."""
-        last = self.do(Subtract(), self.sizes[axis], 1.0)
-        was = self.do(
-            LogicalAnd(),
-            self.do(GreaterEqual(), coordinate, 0.0),
-            self.do(LessEqual(), coordinate, last),
-        )
-        return self.do(Maximum(), self.do(Minimum(), coordinate, last), 0.0), was
+    def last_coordinate(self, axis: int) -> Value:
+        """The coordinate of an axis' last element."""
+        return self.do(Subtract(), self.sizes[axis], 1.0)
 
-    def gather_rows(self, y: Value, x: Value, *, zeros: bool, weight: Value | None) -> Value:
-        """Rows [N, h, w, C] at integer coordinates times their weights, 0 outside where `zeros`."""
-        (y, in_y), (x, in_x) = self.clamp_index(y, 0), self.clamp_index(x, 1)
-        wide = [self.patch.add(Convert(DType.i64), v) for v in (y, x)]
+    def clamp(self, coordinate: Value, axis: int) -> Value:
+        """A coordinate clamped to the image."""
+        return self.do(Maximum(), self.do(Minimum(), coordinate, self.last_coordinate(axis)), 0.0)
+
+    def is_inside(self, coordinate: Value, axis: int) -> Value:
+        """Whether a coordinate is within the image."""
+        above = self.do(GreaterEqual(), coordinate, 0.0)
+        return self.do(
+            LogicalAnd(), above, self.do(LessEqual(), coordinate, self.last_coordinate(axis))
+        )
+
+    def reflect(self, coordinate: Value, axis: int) -> Value:
+        """A coordinate mirrored at the image's borders until it is between them."""
+        edge = 0.0 if self.corners else -0.5
+        # At least 1: between the corners of one element there is nothing.
+        span = self.do(
+            Maximum(), self.last_coordinate(axis) if self.corners else self.sizes[axis], 1.0
+        )
+        twice = self.do(Multiply(), span, 2.0)
+        away = self.do(FloorMod(), self.do(Abs(), self.do(Subtract(), coordinate, edge)), twice)
+        back = self.do(Subtract(), twice, away)
+        return self.do(Add(), self.do(Select(), self.do(Greater(), away, span), back, away), edge)
+
+    def apply_padding(self, coordinate: Value, axis: int) -> Value:
+        """The coordinate whose neighbours are blended."""
+        if self.padding_mode == "zeros":
+            return coordinate
+        if self.padding_mode == "reflection":
+            coordinate = self.reflect(coordinate, axis)
+        return self.clamp(coordinate, axis)
+
+    def gather_rows(self, y: Value, x: Value, weight: Value | None) -> Value:
+        """Rows [N, h, w, C] at integer coordinates times their weights."""
+        at = (y, x)
+        if self.padding_mode == "reflection":
+            whole = Round("half_to_even")
+            at = tuple(self.do(whole, self.reflect(v, axis)) for axis, v in enumerate(at))
+        clamped = [self.clamp(v, axis) for axis, v in enumerate(at)]
+        wide = [self.patch.add(Convert(DType.i64), v) for v in clamped]
         index = self.do(Add(), self.do(Multiply(), wide[0], self.spatial_sizes[1]), wide[1])
-        if zeros:
+        if self.padding_mode == "zeros":
             # No row, which is 0: the pixel at the border may be infinite, or not a number.
             count = self.do(Multiply(), *self.spatial_sizes)
-            index = self.do(Select(), self.do(LogicalAnd(), in_y, in_x), index, count)
+            inside = self.do(LogicalAnd(), *(self.is_inside(v, n) for n, v in enumerate(at)))
+            index = self.do(Select(), inside, index, count)
         rows = self.patch.add(Gather(batch_dims=1), self.rows, index, self.ints(1))
         if weight is None:
             return rows
+        weight = self.convert(weight, self.coordinate_type, self.element_type)
         return self.do(Multiply(), rows, self.patch.add(Unsqueeze(), weight, self.ints(3)))
 
 
 def decompose_sample(graph: Graph, node: int, op: GridSample) -> Patch | MatchFailure | None:
-    """The nearest element of each coordinate, or four by their distance."""
+    """The nearest element of each coordinate, or 4 or 16 around it by their weights."""
     data, grid = graph.input(node, 0), graph.input(node, 1)
     mode, outside = op.mode.lower(), op.padding_mode.lower()
-    if mode not in ("bilinear", "nearest") or outside not in ("zeros", "border"):
+    if mode not in ("nearest", *_NEIGHBORS) or outside not in ("zeros", "border", "reflection"):
         return MatchFailure(f"mode {mode} with {outside}")
-    if dtype_of(graph, data) is not DType.f32 or dtype_of(graph, grid) is not DType.f32:
-        return MatchFailure("not in f32")
-    shapes = shape_of(graph, data), shape_of(graph, grid)
-    if None in shapes:
+    types = dtype_of(graph, data), dtype_of(graph, grid)
+    if types[0] not in FLOATS or types[1] not in FLOATS:
+        return MatchFailure("not in floats")
+    if None in (shape_of(graph, data), shape_of(graph, grid)):
         return MatchFailure("a rank is unknown")
-    plane, zeros = _Plane(graph, data), outside == "zeros"
-    y, x = (plane.unnormalize(grid, axis, corners=op.align_corners) for axis in (0, 1))
+    plane = _Plane(data, types, op)
+    grid = plane.convert(grid, types[1], plane.coordinate_type)
+    y, x = (plane.unnormalize(grid, axis) for axis in (0, 1))
     if mode == "nearest":
         y, x = (plane.do(Round("half_to_even"), v) for v in (y, x))
-        found = plane.gather_rows(y, x, zeros=zeros, weight=None)
+        found = plane.gather_rows(y, x, None)
     else:
-        if not zeros:
-            (y, _), (x, _) = plane.clamp_index(y, 0), plane.clamp_index(x, 1)
-        corners = [_neighbor_indices(plane, v) for v in (y, x)]
+        if mode == "bilinear":
+            y, x = (plane.apply_padding(v, axis) for axis, v in enumerate((y, x)))
+        rows, columns = (_NEIGHBORS[mode](plane, v) for v in (y, x))
         terms = [
-            plane.gather_rows(a, b, zeros=zeros, weight=plane.do(Multiply(), wa, wb))
-            for a, wa in corners[0]
-            for b, wb in corners[1]
+            plane.gather_rows(a, b, plane.do(Multiply(), wa, wb))
+            for a, wa in rows
+            for b, wb in columns
         ]
         found = terms[0]
         for term in terms[1:]:
             found = plane.do(Add(), found, term)
     made = plane.patch.add(Transpose(), found, plane.ints(0, 3, 1, 2))
-    return plane.patch.replace(Value(node), made)
+    return plane.patch.replace(Value(node), plane.convert(made, plane.element_type, types[0]))
 
 
-def _neighbor_indices(plane: _Plane, coordinate: Value) -> list[tuple[Value, Value]]:
+def _find_two_neighbors(plane: _Plane, coordinate: Value) -> list[tuple[Value, Value]]:
     """The integer coordinates before and behind, with their weights."""
     before = plane.do(Floor(), coordinate)
     far = plane.do(Subtract(), coordinate, before)
     near = plane.do(Subtract(), 1.0, far)
     return [(before, near), (plane.do(Add(), before, 1.0), far)]
+
+
+def _find_four_neighbors(plane: _Plane, coordinate: Value) -> list[tuple[Value, Value]]:
+    """The two integer coordinates before and the two behind, with the weights of Keys' cubic
+    filter: one polynomial of distances below 1, another of those up to 2."""
+    a, before = -0.75, plane.do(Floor(), coordinate)
+    right = plane.do(Subtract(), coordinate, before)
+    left = plane.do(Subtract(), 1.0, right)
+    inner, outer = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+    return [
+        (plane.do(Add(), before, -1.0), _evaluate(plane, outer, plane.do(Add(), right, 1.0))),
+        (before, _evaluate(plane, inner, right)),
+        (plane.do(Add(), before, 1.0), _evaluate(plane, inner, left)),
+        (plane.do(Add(), before, 2.0), _evaluate(plane, outer, plane.do(Add(), left, 1.0))),
+    ]
+
+
+def _evaluate(plane: _Plane, coefficients: Sequence[float], x: Value) -> Value:
+    """A polynomial, by Horner's rule from the highest power."""
+    value: Value | float = coefficients[0]
+    for coefficient in coefficients[1:]:
+        value = plane.do(Multiply(), value, x)
+        if coefficient:
+            value = plane.do(Add(), value, coefficient)
+    assert isinstance(value, Value)
+    return value
+
+
+_NEIGHBORS = {"bilinear": _find_two_neighbors, "bicubic": _find_four_neighbors}
 
 
 def decompose_filtered(

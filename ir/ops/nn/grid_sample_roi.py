@@ -126,7 +126,7 @@ def _cubic(x: Array) -> Array:
     a, x = -0.75, np.abs(x)
     inner = ((a + 2) * x - (a + 3)) * x * x + 1
     outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, inner, np.where(x < 2, outer, 0))
+    return np.where(x <= 1, inner, np.where(x >= 2, 0, outer))  # NaN of NaN
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.ir.dtype import parse_element_type
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.text.graph_text import parse_graph
 
@@ -140,10 +141,52 @@ def test_indices_of_maxima(pool: str, image: str, compile_graph) -> None:
         np.testing.assert_array_equal(found, want)
 
 
+# Of an image and of its grid.
+TYPES = (
+    *(("f32", "f64"), ("f32", "f16"), ("f16", "f32"), ("f64", "f32")),
+    *((name, name) for name in ("f32", "f16", "bf16", "f64")),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corners", ["true", "false"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("types", TYPES, ids=" ".join)
+def test_grids_of_all_types_and_modes(
+    types: tuple[str, str], mode: str, padding: str, corners: str
+) -> None:
+    """Symbolic sizes, one of an axis included; coordinates to three times the image's width. Those
+    of `nearest` are not halfway between two elements, where types round apart."""
+    image_type, grid_type = types
+    graph = parse_graph(
+        f'graph "g"\n%0 = Parameter.1() {{element_type={image_type}, '
+        f'shape=["N", 3, "H", "W"]}} "x"\n'
+        f'%1 = Parameter.1() {{element_type={grid_type}, shape=["N", 9, 7, 2]}} "grid"\n'
+        f'%8 = GridSample.9(%0, %1) {{mode="{mode}", padding_mode="{padding}", '
+        f"align_corners={corners}}}\n" + END
+    )
+    net = irc.compile_model(irc.Model(graph))
+    assert not net.plan.host_steps(), [s.reason for s in net.plan.host_steps()]
+    rng = np.random.default_rng(0)
+    for height, width in (5, 8), (1, 4):
+        image = rng.standard_normal((2, 3, height, width))
+        # Multiples of 1/32 are exact in each type.
+        at = rng.integers(-96, 96, (2, 9, 7, 2)) / 32 + 1 / 64
+        given = zip((image, at), types, strict=True)
+        inputs = [array.astype(parse_element_type(name).numpy) for array, name in given]
+        (want,) = interpret(graph, inputs)
+        (found,) = net(inputs)
+        assert found.dtype == want.dtype
+        atol = {"f64": 1e-12 if grid_type == "f64" else 1e-5, "f32": 1e-5}.get(image_type, 2e-2)
+        wide = (v.astype(np.float64) for v in (found, want))
+        np.testing.assert_allclose(*wide, rtol=0, atol=atol)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("where", [0, 1], ids=["in the image", "in the grid"])
 @pytest.mark.parametrize("corners", ["true", "false"])
-@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_pixels_outside_an_image_are_zeros_whatever_its_border_holds(
     mode: str, corners: str, where: int
 ) -> None:
