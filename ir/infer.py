@@ -1,9 +1,9 @@
 """Types and known values of one node, and of a whole graph in order.
 
-Shape arithmetic is carried by known values: arrays of at most `KNOWN_VALUE_LIMIT` integers or
+Shape arithmetic is carried by known values: arrays of at most `KNOWN_VALUE_LIMIT` numbers or
 symbolic dims, pushed through an operation's own `evaluate` where it declares `evaluates_shapes`.
 So the Shape -> Gather -> Concat -> Reshape chains that exporters write are computed here, also
-for symbolic models.
+for symbolic models, and sizes that are scaled as floats and rounded, for known ones.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
         (type_,) = record.types
         assert isinstance(type_, TensorType)
         return [np.full(sizes_of(type_.shape), constant, type_.dtype.numpy)]
-    if not all(_integral(f.value) for f in facts if f is not None and f.value is not None):
+    if not _are_carried([f.value for f in facts if f is not None and f.value is not None]):
         return nothing
     arrays = [_values(slot) for slot in slots]
     try:
-        outputs = op.evaluate(*arrays)
+        with np.errstate(all="ignore"):
+            outputs = op.evaluate(*arrays)
     except (*UNFORESEEN, Error):
         # Symbolic dims do not support the operation (a comparison, say): the value is unknown.
         return nothing
@@ -104,8 +105,12 @@ def _is_small(type_: Any) -> bool:
     return known and prod(numbers) <= KNOWN_VALUE_LIMIT
 
 
-def _integral(array: Array | None) -> bool:
-    return array is not None and array.dtype.kind in "iubO" and array.size <= KNOWN_VALUE_LIMIT
+def _are_carried(arrays: list[Array]) -> bool:
+    """Whether these values are pushed through an operation: few numbers, or integers with symbolic
+    dims, which have no arithmetic with floats."""
+    kinds = {array.dtype.kind for array in arrays}
+    allowed = "iubO" if "O" in kinds else "iubf"
+    return kinds <= set(allowed) and all(a.size <= KNOWN_VALUE_LIMIT for a in arrays)
 
 
 def _pack(dims: list[Any]) -> Array:

@@ -104,6 +104,34 @@ def test_all_static_values_become_integers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [("300, 500", ["160", "256"]), ('"H", 500', [])],
+    ids=["known", "symbolic"],
+)
+def test_sizes_scaled_as_floats_and_rounded_are_known(sizes: str, expected: list[str]) -> None:
+    """As torchvision's detectors resize an image, and pad it to a multiple of 32; symbolic sizes
+    have no arithmetic with floats."""
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[{sizes}]}} "x"
+%1 = ShapeOf.3(%0)
+%2 = Convert.1(%1) {{destination_type=f32}}
+%3 = Constant.1() {{data=[150.0], dtype=f32, shape=[]}}
+%4 = Constant.1() {{data=[0], dtype=i64, shape=[1]}}
+%5 = ReduceMin.1(%2, %4)
+%6 = Divide.1(%3, %5)
+%7 = Multiply.1(%2, %6)
+%8 = Floor.1(%7)
+%9 = Constant.1() {{data=[32.0], dtype=f32, shape=[1]}}
+%10 = Divide.1(%8, %9)
+%11 = Ceiling.1(%10)
+%12 = Multiply.1(%11, %9)
+%13 = Convert.1(%12) {{destination_type=i64}}
+%14 = Result.1(%13)
+""")
+    assert known(graph) == expected
+
+
+@pytest.mark.parametrize(
     ("line", "why"),
     [
         ("%2 = Exp.1(%1)", "of floats"),

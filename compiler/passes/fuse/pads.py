@@ -1,21 +1,27 @@
-"""Pads before windows become paddings of the windows, which copy nothing.
+"""Pads before windows become paddings of the windows, which copy nothing; and filters lose what
+they multiply with nothing but padding.
 
-TensorFlow's and Keras' exporters write them, and layers of PyTorch that imitate their padding: a
-layer's own paddings in PyTorch are equal at both ends of an axis.
+TensorFlow's and Keras' exporters write Pads, and layers of PyTorch that imitate their padding: a
+layer's own paddings in PyTorch are equal at both ends of an axis. Filters that reach beyond an
+image are those of DeepLab's dilated convolutions, and of late layers over small images.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from ....ir.graph import Graph, Value
 from ....ir.lazy_dataclass import dataclass
-from ....ir.ops import AvgPool, Clamp, Convolution, GroupConvolution, MaxPool, Pad
+from ....ir.ops import AvgPool, Clamp, Constant, Convolution, GroupConvolution, MaxPool, Pad
 from ....ir.ops.nn.convolution import Convolving
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.ops.quantization.integer_products import ConvInteger, GroupConvInteger
 from ....ir.ops.shape_inference import known_ints
+from ....ir.ops.tensor.constants import DeferredConstant
 from ...rewrite.engine import Pass, op_rule
 from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import constant_scalar, shape_of
@@ -136,6 +142,72 @@ def _replace_windows(
     return patch.replace(Value(node), patch.add(found, padding.source, *graph.inputs(node)[1:]))
 
 
+def trim_filters(
+    graph: Graph, node: int, op: Convolution | GroupConvolution
+) -> Patch | MatchFailure | None:
+    """A convolution of an image of known size without the taps that read nothing but padding."""
+    data, filters = graph.input(node, 0), graph.input(node, 1)
+    shape, weights, lead = shape_of(graph, data), graph.op(filters.node), 2 + op.grouped
+    if not isinstance(weights, Constant) or isinstance(weights, DeferredConstant) or shape is None:
+        return None
+    sizes = [size for size in shape[2:] if isinstance(size, int)]
+    if len(sizes) != len(shape) - 2:
+        return None
+    kernel = weights.data.shape[lead:]
+    windows = op.windows(kernel)
+    axes = _trim_axes(windows, sizes)
+    if all(axis.taps == range(k) for axis, k in zip(axes, kernel, strict=True)):
+        return None
+    if not all(axis.taps and axis.begin >= 0 for axis in axes):
+        return MatchFailure("windows begin behind the image's first element, or hold none")
+    if not np.isfinite(weights.data).all():
+        return MatchFailure("an infinite weight times a padding is not 0")
+    inner = tuple(slice(axis.taps.start, axis.taps.stop) for axis in axes)
+    kept = np.ascontiguousarray(weights.data[(slice(None),) * lead + inner])
+    each = zip(windows.dilations, axes, strict=True)
+    found = replace(
+        op,
+        pads_begin=tuple(axis.begin for axis in axes),
+        pads_end=tuple(axis.end for axis in axes),
+        dilations=tuple(d if len(axis.taps) > 1 else 1 for d, axis in each),
+        auto_pad="explicit",
+    )
+    if found.windows(kept.shape[lead:]).out_sizes(sizes) != windows.out_sizes(sizes):
+        return MatchFailure("windows end before the image's last element")
+    patch = Patch()
+    trimmed = patch.constant(kept, weights.dtype)
+    return patch.replace(Value(node), patch.add(found, data, trimmed))
+
+
+@dataclass(frozen=True)
+class _TrimmedAxis:
+    """The taps of an axis that read data for some window, and its paddings with these alone."""
+
+    taps: range
+    begin: int
+    end: int
+
+
+def _trim_axes(windows: Windows, sizes: Sequence[int]) -> list[_TrimmedAxis]:
+    """Each axis of windows over an image of these sizes."""
+    found = list[_TrimmedAxis]()
+    counts, pads = windows.out_sizes(sizes), windows.pads(sizes)
+    for i, (size, count, (begin, end)) in enumerate(zip(sizes, counts, pads, strict=True)):
+        kernel, stride, dilation = windows.kernel[i], windows.strides[i], windows.dilations[i]
+        assert isinstance(kernel, int) and isinstance(count, int)
+        last = (count - 1) * stride
+        live = [t for t in range(kernel) if 0 <= last + t * dilation - begin]
+        live = [t for t in live if t * dilation - begin < size]
+        if len(live) == kernel:
+            found.append(_TrimmedAxis(range(kernel), begin, end))
+            continue
+        taps = range(live[0], live[-1] + 1) if live else range(0)
+        begin -= taps.start * dilation
+        reach = last + (len(taps) - 1) * dilation + 1
+        found.append(_TrimmedAxis(taps, begin, max(reach - begin - size, 0)))
+    return found
+
+
 _RULES = (
     op_rule(
         "fold_pad_into_convolution",
@@ -144,6 +216,7 @@ _RULES = (
     ),
     op_rule("fold_pad_into_max_pool", (MaxPool,), fold_into_max_pool),
     op_rule("fold_pad_into_avg_pool", (AvgPool,), fold_into_avg_pool),
+    op_rule("trim_filters", (Convolution, GroupConvolution), trim_filters),
 )
 
 fold_pads = Pass("fold_pads", lambda options: _RULES)

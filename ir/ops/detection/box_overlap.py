@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,14 @@ from ...errors import ShapeError
 from ...limits.memory_budget import active_budget, charge_bytes
 from ...op import Array
 
+# Of two arrays of coordinates [4, ...] that broadcast.
 Overlap = Callable[[Array, Array], Array]
 # Python's objects for one box that is kept: its score, class and position in a tuple or a list.
 KEPT_BOX_BYTES = 360
+# Boxes that are compared at a time: candidates with one another, and with boxes that are kept.
+# Their overlaps fit a core's cache.
+_CANDIDATES, _KEPT = 128, 512
+_NUMBERS_PER_PAIR = 12  # temporaries of an overlap
 
 
 def charge_kept(count: int) -> None:
@@ -20,39 +26,91 @@ def charge_kept(count: int) -> None:
     charge_bytes(KEPT_BOX_BYTES * count, f"{count} boxes")
 
 
-def intersection_over_union(box: Array, others: Array, offset: float = 0.0) -> Array:
-    """IoU of `box` [4] with each of `others` [n, 4] as (x0, y0, x1, y1); 0 where they are disjoint.
+def intersection_over_union(first: Array, second: Array, offset: float = 0.0) -> Array:
+    """IoU of boxes [4, ...] of (x0, y0, x1, y1), which broadcast; 0 where they are disjoint.
 
     `offset` is added to every side: 1 where the corners are the first and the last pixel.
     """
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
-    shared = np.prod(np.maximum(high - low + offset, 0), axis=1, dtype=others.dtype)
-    own = np.prod(box[2:] - box[:2] + offset, dtype=others.dtype)
-    areas = np.prod(others[:, 2:] - others[:, :2] + offset, axis=1, dtype=others.dtype)
-    apart = np.any(low > high, axis=1)
-    return np.where(apart, 0, shared / (own + areas - shared))
+    low = [np.maximum(first[i], second[i]) for i in (0, 1)]
+    high = [np.minimum(first[i], second[i]) for i in (2, 3)]
+    shared = multiply_sides(low, high, offset)
+    areas = [multiply_sides(box[:2], box[2:], offset, limit=False) for box in (first, second)]
+    apart = (low[0] > high[0]) | (low[1] > high[1])
+    return np.where(apart, 0, shared / (areas[0] + areas[1] - shared))
+
+
+def multiply_sides(low: Any, high: Any, offset: float = 0.0, *, limit: bool = True) -> Array:
+    """Areas of boxes by two corners of two coordinates. limit: a negative side is 0."""
+    sides = [h - lo + offset for lo, h in zip(low, high, strict=True)]
+    if limit:
+        sides = [np.maximum(side, 0) for side in sides]
+    return sides[0] * sides[1]
 
 
 def suppress_overlaps(
-    boxes: Array,
-    threshold: float,
-    limit: int | None,
-    overlap: Overlap,
-    scratch_width: int = 16,
+    boxes: Array, threshold: float, limit: int | None, overlap: Overlap
 ) -> list[int]:
     """Positions of the boxes kept, at most `limit`: a box is dropped if its overlap with a kept one
-    before it exceeds `threshold`. `boxes` [n, ...] are in the order of preference. `overlap` has
-    `scratch_width` numbers of the boxes' type per box as temporaries."""
-    size = len(boxes) * (scratch_width * boxes.itemsize + 40)
-    active_budget().require(size, f"overlaps of {len(boxes)} boxes")
-    alive, kept = np.ones(len(boxes), bool), list[int]()
-    for i in range(len(boxes)):
-        if limit is not None and len(kept) >= limit:
-            break
-        if alive[i]:
-            kept.append(i)
-            alive[i + 1 :] &= ~(overlap(boxes[i], boxes[i + 1 :]) > threshold)
+    before it exceeds `threshold`. `boxes` [n, 4] are in the order of preference. overlap: 0 for
+    disjoint boxes."""
+    total = len(boxes)
+    pairs = min(total, _CANDIDATES) * min(total, max(_KEPT, _CANDIDATES))
+    size = pairs * _NUMBERS_PER_PAIR * boxes.itemsize + total * (8 * boxes.itemsize + 80)
+    active_budget().require(size, f"overlaps of {total} boxes")
+    kept = list[int]()
+    for group in _split_disjoint(boxes) if threshold >= 0 else [np.arange(total)]:
+        coordinates = np.ascontiguousarray(boxes[group].T)
+        chosen = _suppress_in_blocks(coordinates, threshold, limit, overlap)
+        kept += group[chosen].tolist()
+    return sorted(kept)[:limit]
+
+
+def _split_disjoint(boxes: Array) -> list[Array]:
+    """Positions of boxes in groups, ascending: boxes of two groups are disjoint in the first
+    coordinate. Boxes of several classes become such groups where exporters add a distance to the
+    boxes of each class."""
+    positions = np.arange(len(boxes))
+    if len(boxes) <= _CANDIDATES or not np.isfinite(boxes).all():
+        return [positions]
+    low, high = np.minimum(boxes[:, 0], boxes[:, 2]), np.maximum(boxes[:, 0], boxes[:, 2])
+    order = np.argsort(low)
+    farthest = np.maximum.accumulate(high[order])
+    groups = np.zeros(len(boxes), np.int64)
+    groups[order[1:]] = np.cumsum(low[order[1:]] > farthest[:-1])
+    ascending = np.argsort(groups, kind="stable")
+    return np.split(ascending, np.flatnonzero(np.diff(groups[ascending])) + 1)
+
+
+def _suppress_in_blocks(
+    coordinates: Array, threshold: float, limit: int | None, overlap: Overlap
+) -> list[int]:
+    """`suppress_overlaps` of boxes by their coordinates [4, n]."""
+    total, kept = coordinates.shape[1], list[int]()
+    for start in range(0, total, _CANDIDATES):
+        candidates = np.arange(start, min(start + _CANDIDATES, total))
+        for at in range(0, len(kept), _KEPT):
+            candidates = candidates[
+                ~_exceed(coordinates, kept[at : at + _KEPT], candidates, threshold, overlap).any(1)
+            ]
+        # Row by row: which candidates each one of them drops if it is kept.
+        drops = _exceed(coordinates, candidates, candidates, threshold, overlap).T
+        alive = np.ones(len(candidates), bool)
+        for i, candidate in enumerate(candidates.tolist()):
+            if not alive[i]:
+                continue
+            if limit is not None and len(kept) >= limit:
+                return kept
+            kept.append(candidate)
+            alive &= ~drops[i]
     return kept
+
+
+def _exceed(
+    coordinates: Array, kept: Any, candidates: Array, threshold: float, overlap: Overlap
+) -> Array:
+    """Whether overlaps [candidates, kept] exceed the threshold."""
+    first, second = coordinates[:, None, kept], coordinates[:, candidates, None]
+    return overlap(first, second) > threshold
 
 
 def order_by_score(scores: Array, limit: int | None = None) -> Array:

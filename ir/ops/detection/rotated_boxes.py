@@ -25,7 +25,7 @@ from ..shape_inference import (
     require_single,
     same_size,
 )
-from .box_overlap import batch_indices_of, charge_kept, order_by_score, suppress_overlaps
+from .box_overlap import batch_indices_of, charge_kept, order_by_score
 
 # Temporaries of the overlap of one box with another: 24 points with angles, in turn, in f64.
 _OVERLAP_BYTES = 4096
@@ -105,6 +105,19 @@ def _cross(a: Array, b: Array) -> Array:
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
 
 
+def _suppress_overlaps(boxes: Array, threshold: float, limit: int) -> list[int]:
+    """`suppress_overlaps` of rotated boxes, one of those kept after the other."""
+    active_budget().require(len(boxes) * (_OVERLAP_BYTES + 40), f"overlaps of {len(boxes)} boxes")
+    alive, kept = np.ones(len(boxes), bool), list[int]()
+    for i in range(len(boxes)):
+        if len(kept) >= limit:
+            break
+        if alive[i]:
+            kept.append(i)
+            alive[i + 1 :] &= ~(rotated_overlap(boxes[i], boxes[i + 1 :]) > threshold)
+    return kept
+
+
 @dataclass(frozen=True)
 class NMSRotated(Op):
     """NonMaxSuppression of rotated boxes [N, B, 5] with scores [N, C, B]; angles in radians."""
@@ -166,13 +179,7 @@ class NMSRotated(Op):
             for c in range(values.shape[1]):
                 found = np.flatnonzero(values[n, c] > least)
                 order = found[order_by_score(values[n, c, found])]
-                chosen = suppress_overlaps(
-                    corners[n, order],
-                    float(overlap),
-                    max(int(limit), 0),
-                    rotated_overlap,
-                    _OVERLAP_BYTES // corners.itemsize,
-                )
+                chosen = _suppress_overlaps(corners[n, order], float(overlap), max(int(limit), 0))
                 charge_kept(len(chosen))
                 kept += [(float(values[n, c, order[i]]), n, c, int(order[i])) for i in chosen]
         if self.sort_result_descending:

@@ -11,6 +11,7 @@ from ...dtype import DType
 from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
+from ..detection.box_overlap import multiply_sides, order_by_score, suppress_overlaps
 from ..shape_inference import fresh_symbol, one_dtype, require_rank
 
 
@@ -88,12 +89,13 @@ def _corners(boxes: Array, encoding: str) -> Array:
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1)
 
 
-def _overlaps(box: Array, others: Array) -> Array:
-    """Intersection over union of a box with others."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
-    shared = np.prod(np.maximum(high - low, 0), axis=1)
-    areas = np.prod(others[:, 2:] - others[:, :2], axis=1)
-    union = np.prod(box[2:] - box[:2]) + areas - shared
+def _overlaps(first: Array, second: Array) -> Array:
+    """Intersection over union of boxes [4, ...], which broadcast; 0 where both are empty."""
+    low = [np.maximum(first[i], second[i]) for i in (0, 1)]
+    high = [np.minimum(first[i], second[i]) for i in (2, 3)]
+    shared = multiply_sides(low, high)
+    areas = [multiply_sides(box[:2], box[2:], limit=False) for box in (first, second)]
+    union = areas[0] + areas[1] - shared
     return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
 
 
@@ -101,19 +103,32 @@ def _choose(
     boxes: Array, scores: Array, top: int, overlap: float, least: float, sigma: float
 ) -> list[tuple[float, int]]:
     """(score, box) of one class, best first; among equal scores the first box comes first."""
-    left = scores.copy()
-    left[~(left > least)] = -math.inf
-    open_ = np.isfinite(left)
-    out: list[tuple[float, int]] = []
+    open_ = (scores > least) & np.isfinite(scores)
+    if sigma > 0:
+        return _choose_softly(boxes, scores, open_, top, overlap, least, sigma)
+    found = np.flatnonzero(open_)
+    order = found[order_by_score(scores[found])]
+    chosen = order[suppress_overlaps(boxes[order], overlap, top, _overlaps)]
+    return list(zip(scores[chosen].tolist(), chosen.tolist(), strict=True))
+
+
+def _choose_softly(
+    boxes: Array,
+    scores: Array,
+    open_: Array,
+    top: int,
+    overlap: float,
+    least: float,
+    sigma: float,
+) -> list[tuple[float, int]]:
+    """`_choose` where overlaps lower scores. open_: the boxes that may be chosen."""
+    left, out = scores, list[tuple[float, int]]()
     while len(out) < top and open_.any():
         best = int(np.argmax(np.where(open_, left, -math.inf)))
         out.append((float(left[best]), best))
         open_[best] = False
-        shared = _overlaps(boxes[best], boxes)
-        if sigma > 0:
-            weight = np.where(shared <= overlap, np.exp(-shared * shared * 0.5 / sigma), 0)
-            left = np.where(open_, left * weight, left)
-            open_ &= left > least
-        else:
-            open_ &= shared <= overlap
+        shared = _overlaps(boxes[best], boxes.T)
+        weight = np.where(shared <= overlap, np.exp(-shared * shared * 0.5 / sigma), 0)
+        left = np.where(open_, left * weight, left)
+        open_ &= left > least
     return out

@@ -137,3 +137,81 @@ def test_other_pads_stay(old: str, new: str, reason: str | None) -> None:
 def test_paddings_seen_at_run_time_stay() -> None:
     text = CONVOLUTION.format("").replace(SIZES.splitlines()[0], "%1 = Input(i64[4])")
     stays(text, fold_pads, "the paddings are known at run time only")
+
+
+def trimmed(attributes: str, kernel: str, image: str = "f32[2, 3, 7, 9]") -> tuple[int, ...]:
+    """The spatial sizes of the filters that are left; answers stay the same."""
+    kind = "Group" if kernel.count(",") == 4 else ""
+    text = f"""%0 = Input({image})
+%1 = Const(f32[{kernel}] = ~1)
+%2 = {kind}Convolution.1(%0, %1) {{{attributes}}}
+%3 = Result.1(%2)
+"""
+    source = graph(text)
+    found = run(text, fold_pads)
+    same_values(source, found)
+    _check_compiled(source)
+    (node,) = (n for n in found.order() if "Convolution" in found.op(n).kind)
+    filters = found.fact(found.input(node, 1)).tensor.shape
+    assert filters is not None
+    return tuple(filters[-2:])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kernel", "left"),
+    [
+        ("pads_begin=[9, 9], pads_end=[9, 9], dilations=[9, 9]", "4, 3, 3, 3", (1, 1)),
+        ("pads_begin=[7, 7], pads_end=[7, 7], dilations=[7, 7]", "4, 3, 3, 3", (1, 3)),
+        ("pads_begin=[6, 8], pads_end=[6, 8], dilations=[6, 8]", "4, 3, 3, 3", (3, 3)),
+        ("auto_pad=same_upper, dilations=[8, 4]", "3, 1, 1, 3, 5", (1, 5)),
+        ("auto_pad=same_lower, dilations=[3, 5], strides=[2, 3]", "4, 3, 7, 5", (5, 3)),
+        ("pads_begin=[0, 9], pads_end=[9, 0], dilations=[9, 9]", "4, 3, 2, 2", (1, 1)),
+        ("pads_begin=[4, 0], pads_end=[4, 0], strides=[8, 1]", "4, 3, 9, 1", (5, 1)),
+    ],
+)
+def test_filters_lose_what_reads_padding_alone(
+    attributes: str, kernel: str, left: tuple[int, int]
+) -> None:
+    """Dilated beyond the image on both axes or one, by one pixel less, with paddings that follow
+    from sizes, with strides, at one end of an axis alone, and strides that skip pixels."""
+    assert trimmed(attributes, kernel) == left
+
+
+def test_filters_over_images_of_one_pixel_are_products() -> None:
+    same = "pads_begin=[1, 1], pads_end=[1, 1]"
+    assert trimmed(same, "4, 3, 3, 3", "f32[N, 3, 1, 1]") == (1, 1)
+    assert trimmed(same, "4, 3, 3, 3", "f32[N, 3, 2, 1]") == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("image", "filters", "attributes", "reason"),
+    [
+        ("N, 3, H, 9", "~1", "pads_begin=[9, 9], pads_end=[9, 9], dilations=[9, 9]", None),
+        (
+            "2, 3, 10, 9",
+            "~1",
+            "pads_begin=[12, 1], pads_end=[12, 1], dilations=[15, 1]",
+            "windows begin behind the image's first element, or hold none",
+        ),
+        (
+            "2, 3, 5, 9",
+            "~1",
+            "pads_end=[8, 0], dilations=[6, 1]",
+            "windows end before the image's last element",
+        ),
+        (
+            "2, 3, 7, 9",
+            ", ".join(["Infinity"] * 108),
+            "pads_begin=[9, 9], pads_end=[9, 9], dilations=[9, 9]",
+            "an infinite weight times a padding is not 0",
+        ),
+    ],
+)
+def test_filters_that_stay(image: str, filters: str, attributes: str, reason: str | None) -> None:
+    """Of symbolic sizes; whose windows would cut the image; and infinite weights."""
+    text = f"""%0 = Input(f32[{image}])
+%1 = Const(f32[4, 3, 3, 3] = {filters})
+%2 = Convolution.1(%0, %1) {{{attributes}}}
+%3 = Result.1(%2)
+"""
+    stays(text, fold_pads, reason)
