@@ -245,6 +245,18 @@ def test_deep_expressions_are_refused_not_overflowed():
         _ = wide * wide * wide
 
 
+def test_anchors_of_images_of_any_size_are_not_too_large():
+    """RetinaNet's: five levels of nine each, cut and padded to a count that is a quotient."""
+    levels = (d.ceil_div(N, size) * d.ceil_div(T, size) for size in (8, 16, 32, 64, 128))
+    cells = sum(levels, start=0)
+    kept = d.minimum(d.floordiv(9 * cells, cells) * cells, 9 * cells)
+    vectors = 91 * d.maximum(kept, 9 * cells - kept) // 16
+    assert isinstance(vectors, d.Expr) and len(vectors.text) > 8000
+    assert (
+        d.evaluate(vectors, {"N": 320, "T": 300}) == 91 * 9 * (40 * 38 + 380 + 100 + 25 + 9) // 16
+    )
+
+
 def test_lives_in_numpy_object_arrays():
     a = np.array([N, 3, T], dtype=object)
     assert list(np.take(a, [2, 0])) == [T, N]
