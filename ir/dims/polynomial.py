@@ -16,8 +16,8 @@ from typing import Protocol, TypeAlias
 from ..errors import ShapeError
 from ..lazy_dataclass import dataclass
 
-# A model file is untrusted: these keep the work on one size small. Anchors of RetinaNet for images of
-# any size take 9500 characters; other sizes stay far below.
+# A model file is untrusted: these keep the work on one size small. Anchors of RetinaNet for images
+# of any size take 9500 characters; other sizes stay far below.
 MAX_DEGREE = 64
 MAX_TERMS = 500
 MAX_DEPTH = 64

@@ -18,7 +18,7 @@ KEPT_BOX_BYTES = 360
 # Boxes that are compared at a time: candidates with one another, and with boxes that are kept.
 # Their overlaps fit a core's cache.
 _CANDIDATES, _KEPT = 128, 512
-_NUMBERS_PER_PAIR = 12  # temporaries of an overlap
+_NUMBERS_PER_PAIR = 20  # temporaries of an overlap, and indices
 
 
 def charge_kept(count: int) -> None:
@@ -58,7 +58,9 @@ def suppress_overlaps(
     size = pairs * _NUMBERS_PER_PAIR * boxes.itemsize + total * (8 * boxes.itemsize + 80)
     active_budget().require(size, f"overlaps of {total} boxes")
     kept = list[int]()
-    for group in _split_disjoint(boxes) if threshold >= 0 else [np.arange(total)]:
+    # A few boxes are found sooner than groups.
+    splits = threshold >= 0 and (limit is None or limit > _KEPT)
+    for group in _split_disjoint(boxes) if splits else [np.arange(total)]:
         coordinates = np.ascontiguousarray(boxes[group].T)
         chosen = _suppress_in_blocks(coordinates, threshold, limit, overlap)
         kept += group[chosen].tolist()
@@ -86,31 +88,43 @@ def _suppress_in_blocks(
 ) -> list[int]:
     """`suppress_overlaps` of boxes by their coordinates [4, n]."""
     total, kept = coordinates.shape[1], list[int]()
+    rounded = coordinates.astype(np.float32)
+
+    def find_pairs(before: Any, behind: Array) -> tuple[Array, Array]:
+        """Positions in both lists of the pairs whose overlap exceeds the threshold."""
+        if threshold >= 0:
+            touching = _may_touch(rounded[:, before, None], rounded[:, None, behind])
+            i, j = np.divmod(np.flatnonzero(touching), len(behind))
+        else:
+            i, j = (each.ravel() for each in np.indices((len(before), len(behind))))
+        exceeds = overlap(coordinates[:, before][:, i], coordinates[:, behind[j]]) > threshold
+        return i[exceeds], j[exceeds]
+
     for start in range(0, total, _CANDIDATES):
         candidates = np.arange(start, min(start + _CANDIDATES, total))
         for at in range(0, len(kept), _KEPT):
-            candidates = candidates[
-                ~_exceed(coordinates, kept[at : at + _KEPT], candidates, threshold, overlap).any(1)
-            ]
-        # Row by row: which candidates each one of them drops if it is kept.
-        drops = _exceed(coordinates, candidates, candidates, threshold, overlap).T
-        alive = np.ones(len(candidates), bool)
-        for i, candidate in enumerate(candidates.tolist()):
-            if not alive[i]:
-                continue
-            if limit is not None and len(kept) >= limit:
-                return kept
-            kept.append(candidate)
-            alive &= ~drops[i]
+            _, dropped = find_pairs(kept[at : at + _KEPT], candidates)
+            candidates = np.delete(candidates, dropped)
+        first, second = find_pairs(candidates, candidates)
+        alive = [True] * len(candidates)
+        # By the first box: whether it is kept is known when its pairs begin.
+        for i, j in zip(first.tolist(), second.tolist(), strict=True):
+            if i < j and alive[i]:
+                alive[j] = False
+        kept += candidates[alive].tolist()
+        if limit is not None and len(kept) >= limit:
+            return kept[:limit]
     return kept
 
 
-def _exceed(
-    coordinates: Array, kept: Any, candidates: Array, threshold: float, overlap: Overlap
-) -> Array:
-    """Whether overlaps [candidates, kept] exceed the threshold."""
-    first, second = coordinates[:, None, kept], coordinates[:, candidates, None]
-    return overlap(first, second) > threshold
+def _may_touch(first: Array, second: Array) -> Array:
+    """Whether boxes [4, ...] that broadcast may have a point in common: rounding to f32 keeps the
+    order of coordinates, so that none that do is missed."""
+    found = first[0] <= second[2]
+    found &= second[0] <= first[2]
+    found &= first[1] <= second[3]
+    found &= second[1] <= first[3]
+    return found
 
 
 def order_by_score(scores: Array, limit: int | None = None) -> Array:

@@ -60,24 +60,26 @@ class NonMaxSuppression(Op):
         given = [None if a is None or not a.size else float(a.reshape(-1)[0]) for a in limits]
         top, overlap, least, sigma = [*given, *[None] * (4 - len(given))]
         corners = _corners(boxes.astype(np.float64), self.box_encoding.lower())
-        kept: list[tuple[float, int, int, int]] = []
-        for n in range(scores.shape[0]):
-            for c in range(scores.shape[1]):
-                chosen = _choose(
-                    corners[n],
-                    scores[n, c].astype(np.float64),
-                    int(top or 0),
-                    overlap or 0.0,
-                    -math.inf if least is None else least,
-                    sigma or 0.0,
-                )
-                kept += [(score, n, c, box) for score, box in chosen]
+        wide = scores.astype(np.float64)
+        least = -math.inf if least is None else least
+        kept = [
+            (n, c, *_choose(corners[n], wide[n, c], int(top or 0), overlap or 0.0, least, sigma))
+            for n, c in np.ndindex(*scores.shape[:2])
+        ]
+        values = np.concatenate([np.empty(0), *(found for _, _, found, _ in kept)])
+        rows = [_list_rows(n, c, boxes) for n, c, _, boxes in kept]
+        indices = np.concatenate([np.empty((0, 3), np.int64), *rows])
         if self.sort_result_descending:
-            kept.sort(key=lambda k: (-k[0], k[1], k[2], k[3]))
-        indices = np.array([k[1:] for k in kept], self.output_type.numpy).reshape(-1, 3)
-        values = np.array([(k[1], k[2], k[0]) for k in kept], np.float64).reshape(-1, 3)
-        count = np.array([len(kept)], self.output_type.numpy)
-        return indices, values.astype(scores.dtype), count
+            order = np.lexsort((*indices.T[::-1], -values))
+            indices, values = indices[order], values[order]
+        listed = np.column_stack([indices[:, :2], values])
+        count = np.array([len(values)], self.output_type.numpy)
+        return indices.astype(self.output_type.numpy), listed.astype(scores.dtype), count
+
+
+def _list_rows(image: int, label: int, boxes: Array) -> Array:
+    """(image, label, box) of each box."""
+    return np.column_stack([np.full((len(boxes), 2), (image, label)), boxes])
 
 
 def _corners(boxes: Array, encoding: str) -> Array:
@@ -100,35 +102,31 @@ def _overlaps(first: Array, second: Array) -> Array:
 
 
 def _choose(
-    boxes: Array, scores: Array, top: int, overlap: float, least: float, sigma: float
-) -> list[tuple[float, int]]:
-    """(score, box) of one class, best first; among equal scores the first box comes first."""
+    boxes: Array, scores: Array, top: int, overlap: float, least: float, sigma: float | None
+) -> tuple[Array, Array]:
+    """Scores and indices of the boxes of one class, best first; among equal scores the first box
+    comes first."""
     open_ = (scores > least) & np.isfinite(scores)
-    if sigma > 0:
+    if sigma is not None and sigma > 0:
         return _choose_softly(boxes, scores, open_, top, overlap, least, sigma)
     found = np.flatnonzero(open_)
     order = found[order_by_score(scores[found])]
     chosen = order[suppress_overlaps(boxes[order], overlap, top, _overlaps)]
-    return list(zip(scores[chosen].tolist(), chosen.tolist(), strict=True))
+    return scores[chosen], chosen
 
 
 def _choose_softly(
-    boxes: Array,
-    scores: Array,
-    open_: Array,
-    top: int,
-    overlap: float,
-    least: float,
-    sigma: float,
-) -> list[tuple[float, int]]:
+    boxes: Array, scores: Array, open_: Array, top: int, overlap: float, least: float, sigma: float
+) -> tuple[Array, Array]:
     """`_choose` where overlaps lower scores. open_: the boxes that may be chosen."""
-    left, out = scores, list[tuple[float, int]]()
-    while len(out) < top and open_.any():
+    left, values, chosen = scores, list[float](), list[int]()
+    while len(chosen) < top and open_.any():
         best = int(np.argmax(np.where(open_, left, -math.inf)))
-        out.append((float(left[best]), best))
+        values.append(float(left[best]))
+        chosen.append(best)
         open_[best] = False
         shared = _overlaps(boxes[best], boxes.T)
         weight = np.where(shared <= overlap, np.exp(-shared * shared * 0.5 / sigma), 0)
         left = np.where(open_, left * weight, left)
         open_ &= left > least
-    return out
+    return np.array(values, np.float64), np.array(chosen, np.int64)
