@@ -18,6 +18,7 @@ KEPT_BOX_BYTES = 360
 # Boxes that are compared at a time: candidates with one another, and with boxes that are kept.
 # Their overlaps fit a core's cache.
 _CANDIDATES, _KEPT = 128, 512
+_BEHIND = np.triu(np.ones((_CANDIDATES, _CANDIDATES), bool), 1)
 _NUMBERS_PER_PAIR = 20  # temporaries of an overlap, and indices
 
 
@@ -91,12 +92,15 @@ def _suppress_in_blocks(
     rounded = coordinates.astype(np.float32)
 
     def find_pairs(before: Any, behind: Array) -> tuple[Array, Array]:
-        """Positions in both lists of the pairs whose overlap exceeds the threshold."""
+        """Positions in both lists of the pairs whose overlap exceeds the threshold, by the first;
+        of one list with itself those of a box and one behind it."""
         if threshold >= 0:
             touching = _may_touch(rounded[:, before, None], rounded[:, None, behind])
-            i, j = np.divmod(np.flatnonzero(touching), len(behind))
         else:
-            i, j = (each.ravel() for each in np.indices((len(before), len(behind))))
+            touching = np.ones((len(before), len(behind)), bool)
+        if before is behind:
+            touching &= _BEHIND[: len(before), : len(behind)]
+        i, j = np.divmod(np.flatnonzero(touching), len(behind))
         exceeds = overlap(coordinates[:, before][:, i], coordinates[:, behind[j]]) > threshold
         return i[exceeds], j[exceeds]
 
@@ -107,9 +111,9 @@ def _suppress_in_blocks(
             candidates = np.delete(candidates, dropped)
         first, second = find_pairs(candidates, candidates)
         alive = [True] * len(candidates)
-        # By the first box: whether it is kept is known when its pairs begin.
+        # Whether a box is kept is known when its pairs begin.
         for i, j in zip(first.tolist(), second.tolist(), strict=True):
-            if i < j and alive[i]:
+            if alive[i]:
                 alive[j] = False
         kept += candidates[alive].tolist()
         if limit is not None and len(kept) >= limit:
