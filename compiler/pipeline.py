@@ -34,6 +34,7 @@ from .passes.decompose.range_eye import decompose_range_eye
 from .passes.decompose.rnn_cell_to_sequence import convert_cells_to_sequences
 from .passes.decompose.search_sorted import decompose_bucketize, decompose_search_sorted
 from .passes.decompose.slice_scatter import decompose_slice_scatter_promotion
+from .passes.decompose.suppress_boxes import decompose_non_max_suppression
 from .passes.decompose.yolo_layers import decompose_yolo_layers
 from .passes.fuse.activations import fuse_activations
 from .passes.fuse.batch_norm import fold_batch_norm
@@ -94,6 +95,7 @@ PASSES: tuple[Pass, ...] = (
     decompose_bucketize(has_kernel),
     decompose_search_sorted,
     decompose_label_tables,
+    decompose_non_max_suppression,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     fold_slice_of_concat,

@@ -17,6 +17,7 @@ from irc_compiler.ir.ops import (
     DequantizeRows,
     QuantizeRows,
     ROIPooling,
+    SuppressBoxes,
 )
 from irc_compiler.plan.plan import KernelStep, Region
 from irc_compiler.plan.verify.values import RegionLayoutTables
@@ -162,6 +163,10 @@ LISTED: dict[str, tuple[str, Given, int, Given]] = {
 
 # Operations that ONNX does not have, and their inputs.
 BUILT: dict[str, tuple[Op, Given]] = {
+    "suppressed boxes": (
+        SuppressBoxes("corner", 5, 0.5, 0.1),
+        {"b": (["N", "B", 4], f4), "s": (["N", "C", "B"], f4)},
+    ),
     "decoded by mask": (CTCGreedyDecoder(), {"x": (["T", "N", 7], f4), "m": (["T", "N"], f4)}),
     "decoded by length": (
         CTCGreedyDecoderSeqLen(),

@@ -54,6 +54,7 @@ from .ops.indexing.gather_scatter_topk import (
     refuse_ordered,
     refuse_points,
 )
+from .ops.indexing.suppress_boxes import lower_suppress_boxes, refuse_suppress_boxes
 from .ops.matmul import lower_matmul, refuse_matmul
 from .ops.ml.tree_ensemble import lower_trees, refuse_trees
 from .ops.recurrent import lower_recurrent, read_ports, refuse_recurrent
@@ -202,6 +203,7 @@ _ENTRIES = (
     Lowerer((ops.Concat,), lower_concat),
     Lowerer((ops.Tile,), lower_tile, (0,), _refuse_tile),
     Lowerer((ops.ROIAlign,), lower_regions, None, refuse_regions),
+    Lowerer((ops.SuppressBoxes,), lower_suppress_boxes, refuse=refuse_suppress_boxes),
     Lowerer((ops.ROIPooling,), lower_roi_pool, refuse=refuse_roi_pool),
     Lowerer((ops.Gather1, ops.Gather7, ops.Gather), _lower_gather, (0, 1), require_known_inputs(2)),
     Lowerer((ops.GatherElements,), lower_gather_elements),

@@ -50,7 +50,7 @@ from .math.convert import Convert, ConvertE8M0, ConvertLike, Select
 from .nn.convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
 )  # fmt: skip
-from .nn.nms import NonMaxSuppression
+from .nn.nms import ListBoxes, NonMaxSuppression, SuppressBoxes
 from .count_text_ngrams import CountTextNgrams
 from .ml.dict_vectorizer import CastMap, DictVectorizer, ZipMap
 from .math.einsum import Einsum
@@ -185,7 +185,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     Interpolate1, Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, STFT, ISTFT,
     GridSample, ROIAlign3, ROIAlign, Col2Im, NonMaxSuppression1, NonMaxSuppression3,
     NonMaxSuppression4, NonMaxSuppression5,
-    NonMaxSuppression, RandomUniform, Multinomial, FakeConvert,
+    NonMaxSuppression, SuppressBoxes, ListBoxes, RandomUniform, Multinomial, FakeConvert,
     Inverse, ConvertPromoteTypes, SearchSorted, SliceScatter,
     StringTensorPack, StringTensorUnpack,
     # detection

@@ -22,6 +22,7 @@ from ...plan.specs.roi_pool import ROIPoolSpec
 from ...plan.specs.row_codes import RowCodesSpec
 from ...plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
 from ...plan.specs.scan_topk import ScanSpec, TopKSpec
+from ...plan.specs.suppress_boxes import SuppressBoxesSpec
 from ...plan.specs.tree_ensemble import TreeEnsembleSpec
 from ...plan.target import Target
 from . import attention
@@ -35,6 +36,7 @@ from .indexing import (
     gather_scatter_nd,
     iota,
     scan_topk,
+    suppress_boxes,
     tree_ensemble,
 )
 from .recurrent import kernel as recurrent
@@ -62,6 +64,7 @@ KERNELS: Final[dict[type[Spec], Generate]] = {
     RowCodesSpec: row_codes.generate,
     ScanSpec: scan_topk.scan,
     SoftmaxSpec: softmax.generate,
+    SuppressBoxesSpec: suppress_boxes.generate,
     TopKSpec: scan_topk.rank,
     TreeEnsembleSpec: tree_ensemble.generate,
 }

@@ -58,7 +58,7 @@ def suppress_overlaps(
     pairs = min(total, _CANDIDATES) * min(total, max(_KEPT, _CANDIDATES))
     size = pairs * _NUMBERS_PER_PAIR * boxes.itemsize + total * (8 * boxes.itemsize + 80)
     active_budget().require(size, f"overlaps of {total} boxes")
-    kept = list[int]()
+    kept, limit = list[int](), None if limit is None else max(limit, 0)
     # A few boxes are found sooner than groups.
     splits = threshold >= 0 and (limit is None or limit > _KEPT)
     for group in _split_disjoint(boxes) if splits else [np.arange(total)]:

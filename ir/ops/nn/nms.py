@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ...dims import minimum
 from ...dtype import DType
 from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
@@ -62,19 +63,116 @@ class NonMaxSuppression(Op):
         corners = _corners(boxes.astype(np.float64), self.box_encoding.lower())
         wide = scores.astype(np.float64)
         least = -math.inf if least is None else least
-        kept = [
-            (n, c, *_choose(corners[n], wide[n, c], int(top or 0), overlap or 0.0, least, sigma))
+        chosen = {
+            (n, c): _choose(corners[n], wide[n, c], int(top or 0), overlap or 0.0, least, sigma)
             for n, c in np.ndindex(*scores.shape[:2])
-        ]
-        values = np.concatenate([np.empty(0), *(found for _, _, found, _ in kept)])
-        rows = [_list_rows(n, c, boxes) for n, c, _, boxes in kept]
-        indices = np.concatenate([np.empty((0, 3), np.int64), *rows])
-        if self.sort_result_descending:
-            order = np.lexsort((*indices.T[::-1], -values))
-            indices, values = indices[order], values[order]
-        listed = np.column_stack([indices[:, :2], values])
-        count = np.array([len(values)], self.output_type.numpy)
-        return indices.astype(self.output_type.numpy), listed.astype(scores.dtype), count
+        }
+        rows = [np.empty((0, 3), np.int64)]
+        rows += [_list_rows(n, c, found) for (n, c), (_, found) in chosen.items()]
+        values = np.concatenate([np.empty(0), *(values for values, _ in chosen.values())])
+        return _list_boxes(self, np.concatenate(rows), values, scores.dtype)
+
+
+@dataclass(frozen=True)
+class SuppressBoxes(Op):
+    """NonMaxSuppression whose limits are known, class by class; `ListBoxes` makes one list of them.
+
+    boxes [N, B, 4], scores [N, C, B]. Outputs, where K is the least of B and `limit`: indices
+    [N, C, K] of the boxes kept, best first, -1 behind the last; counts [N, C]; and memory of a
+    kernel, whose content is not defined: keys [N, C, B], corners and bounds [N, C, 4, K].
+    """
+
+    kind: ClassVar[str] = "SuppressBoxes"
+    version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 64
+    inputs: ClassVar[tuple[Port, ...]] = (Port("boxes"), Port("scores"))
+    outputs: ClassVar[tuple[Port, ...]] = (
+        Port("indices"),
+        Port("counts"),
+        Port("keys"),
+        Port("corners"),
+        Port("bounds"),
+    )
+    box_encoding: str
+    limit: int
+    iou_threshold: float
+    score_threshold: float
+
+    def infer(self, boxes: Fact, scores: Fact) -> tuple[Type, ...]:
+        one_dtype(boxes, scores)
+        require_rank(boxes, "boxes", 3)
+        require_rank(scores, "scores", 3)
+        n, c, count = scores.tensor.shape or (fresh_symbol(self) for _ in range(3))
+        kept = minimum(count, self.limit)
+        return (
+            TensorType(DType.i64, (n, c, kept)),
+            TensorType(DType.i64, (n, c)),
+            TensorType(DType.i64, (n, c, count)),
+            TensorType(DType.f64, (n, c, 4, kept)),
+            TensorType(DType.f32, (n, c, 4, kept)),
+        )
+
+    def evaluate(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
+        corners = _corners(boxes.astype(np.float64), self.box_encoding.lower())
+        wide, rows, kept = scores.astype(np.float64), scores.shape[:2], scores.shape[2]
+        kept = min(kept, self.limit)
+        indices, counts = np.full((*rows, kept), -1, np.int64), np.zeros(rows, np.int64)
+        for n, c in np.ndindex(*rows):
+            _, found = _choose(
+                corners[n], wide[n, c], kept, self.iou_threshold, self.score_threshold, None
+            )
+            indices[n, c, : len(found)], counts[n, c] = found, len(found)
+        corners = np.zeros((*rows, 4, kept))
+        return (
+            indices,
+            counts,
+            np.zeros(scores.shape, np.int64),
+            corners,
+            corners.astype(np.float32),
+        )
+
+
+@dataclass(frozen=True)
+class ListBoxes(Op):
+    """The outputs of NonMaxSuppression from those of `SuppressBoxes`: indices [N, C, K], counts
+    [N, C], and the scores [N, C, B]."""
+
+    kind: ClassVar[str] = "ListBoxes"
+    version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 64
+    inputs: ClassVar[tuple[Port, ...]] = (Port("indices"), Port("counts"), Port("scores"))
+    outputs: ClassVar[tuple[Port, ...]] = NonMaxSuppression.outputs
+    data_dependent: ClassVar[bool] = True
+    sort_result_descending: bool
+    output_type: DType
+
+    def infer(self, indices: Fact, counts: Fact, scores: Fact) -> tuple[Type, ...]:
+        count = fresh_symbol(self)
+        return (
+            TensorType(self.output_type, (count, 3)),
+            TensorType(scores.tensor.dtype, (count, 3)),
+            TensorType(self.output_type, (1,)),
+        )
+
+    def evaluate(self, indices: Array, counts: Array, scores: Array) -> tuple[Array, ...]:
+        positions: Array = np.arange(int(indices.shape[2]))
+        images, classes, kept = np.nonzero(positions < counts[..., None])
+        boxes = indices[images, classes, kept]
+        values = scores[images, classes, boxes].astype(np.float64)
+        return _list_boxes(self, np.column_stack([images, classes, boxes]), values, scores.dtype)
+
+
+def _list_boxes(
+    op: NonMaxSuppression | ListBoxes, indices: Array, values: Array, dtype: Any
+) -> tuple[Array, ...]:
+    """The outputs of the operation: (image, class, box) of each box, with its score, sorted where
+    the operation sorts them; and how many they are."""
+    if op.sort_result_descending:
+        order = np.lexsort((*indices.T[::-1], -values))
+        indices, values = indices[order], values[order]
+    listed, count = np.column_stack([indices[:, :2], values]), [len(values)]
+    index_type = op.output_type.numpy
+    return indices.astype(index_type), listed.astype(dtype), np.array(count, index_type)
 
 
 def _list_rows(image: int, label: int, boxes: Array) -> Array:

@@ -31,7 +31,7 @@ def keep_one_by_one(boxes: Array, threshold: float, limit: int | None) -> list[i
     return kept
 
 
-@pytest.mark.parametrize("limit", [None, 0, 1, 40, 700])
+@pytest.mark.parametrize("limit", [None, -3, 0, 1, 40, 700])
 @pytest.mark.parametrize("count", [0, 1, 128, 129, 1500])
 @pytest.mark.parametrize("side", [1.0, 12.0, 90.0], ids=["apart", "some overlap", "crowded"])
 def test_blocks_keep_what_single_boxes_keep(side: float, count: int, limit: int | None) -> None:
