@@ -139,7 +139,7 @@ class ListBoxes(Op):
 
     kind: ClassVar[str] = "ListBoxes"
     version: ClassVar[int] = 0
-    scratch_width: ClassVar[int] = 64
+    scratch_width: ClassVar[int] = 136
     inputs: ClassVar[tuple[Port, ...]] = (Port("indices"), Port("counts"), Port("scores"))
     outputs: ClassVar[tuple[Port, ...]] = NonMaxSuppression.outputs
     data_dependent: ClassVar[bool] = True

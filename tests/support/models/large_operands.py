@@ -164,6 +164,9 @@ NETWORK = [
     (o.Col2Im((1, 1), (1, 1), (0, 0), (0, 0)), [f(1, 36, 254 * 254), k([256, 256]), k([3, 3])]),
     (o.NonMaxSuppression(),
      [np.abs(f(1, 1024, 4)), np.abs(f(1, 8, 1024)), k(10), k(0.5, F), k(0.2, F)]),
+    (o.SuppressBoxes("corner", 100, 0.5, 0.2), [np.abs(f(1, 4096, 4)), np.abs(f(1, 8, 4096))]),
+    (o.ListBoxes(True, DType.i64),
+     [k(np.zeros((8, 16, 1024))), k(np.full((8, 16), 1000)), np.abs(f(8, 16, 1024))]),
 ]  # fmt: skip
 RESIZED = [
     (o.Interpolate(mode, "sizes", "half_pixel", **NO_PADS), [IMAGE, k(to), k([2, 3])])
