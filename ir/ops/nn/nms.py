@@ -13,7 +13,7 @@ from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..detection.box_overlap import multiply_sides, order_by_score, suppress_overlaps
-from ..shape_inference import fresh_symbol, one_dtype, require_rank
+from ..shape_inference import fresh_symbol, one_dtype, require_rank, same_size
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,7 @@ class NonMaxSuppression(Op):
     output_type: DType = DType.i64
 
     def infer(self, boxes: Fact, scores: Fact, *limits: Fact | None) -> tuple[Type, ...]:
-        one_dtype(boxes, scores)
-        require_rank(boxes, "boxes", 3)
-        require_rank(scores, "scores", 3)
+        _check_operands(boxes, scores)
         count = fresh_symbol(self)
         return (
             TensorType(self.output_type, (count, 3)),
@@ -99,9 +97,7 @@ class SuppressBoxes(Op):
     score_threshold: float
 
     def infer(self, boxes: Fact, scores: Fact) -> tuple[Type, ...]:
-        one_dtype(boxes, scores)
-        require_rank(boxes, "boxes", 3)
-        require_rank(scores, "scores", 3)
+        _check_operands(boxes, scores)
         n, c, count = scores.tensor.shape or (fresh_symbol(self) for _ in range(3))
         kept = minimum(count, self.limit)
         return (
@@ -160,6 +156,19 @@ class ListBoxes(Op):
         boxes = indices[images, classes, kept]
         values = scores[images, classes, boxes].astype(np.float64)
         return _list_boxes(self, np.column_stack([images, classes, boxes]), values, scores.dtype)
+
+
+def _check_operands(boxes: Fact, scores: Fact) -> None:
+    """ShapeError where boxes [N, B, 4] and scores [N, C, B] do not belong together."""
+    one_dtype(boxes, scores)
+    require_rank(boxes, "boxes", 3)
+    require_rank(scores, "scores", 3)
+    have, want = boxes.tensor.shape, scores.tensor.shape
+    if have is not None:
+        same_size(have[2], 4, "a box has four numbers")
+    if have is not None and want is not None:
+        same_size(have[0], want[0], "boxes and scores differ in images")
+        same_size(have[1], want[2], "boxes and scores differ in boxes")
 
 
 def _list_boxes(

@@ -11,7 +11,7 @@ import onnx
 import onnx.parser
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.errors import InputError, ShapeError, VerificationError
 from irc_compiler.ir.op import Array
 from irc_compiler.ir.ops import SuppressBoxes
 from irc_compiler.plan.specs.base import Operand
@@ -169,3 +169,26 @@ def test_limits_without_boxes_give_an_empty_list(limit: int) -> None:
     net = irc.compile_model(model.SerializeToString())
     feed = {"boxes": make_boxes(1, 9), "scores": np.ones((1, 2, 9), np.float32)}
     assert net(feed)[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "message"),
+    [
+        ((1, 5, 3), (1, 2, 5), "a box has four numbers"),
+        ((2, 5, 4), (1, 2, 5), "boxes and scores differ in images"),
+        ((1, 5, 4), (1, 2, 9), "boxes and scores differ in boxes"),
+    ],
+)
+def test_boxes_and_scores_that_do_not_belong_together(
+    boxes: tuple[int, ...], scores: tuple[int, ...], message: str
+) -> None:
+    """Of symbolic sizes, whose values a run gives, and of known ones."""
+    text = MODEL.format(limit=9, overlap=0.5, center=0)
+    symbolic = text.replace("[N, B, 4]", "[N, B, D]").replace("[N, C, B]", "[M, C, K2]")
+    net = irc.compile_model(onnx.parser.parse_model(symbolic).SerializeToString())
+    feed = {"boxes": np.ones(boxes, np.float32), "scores": np.ones(scores, np.float32)}
+    with pytest.raises(InputError, match="has another shape"):
+        net(feed)
+    known = text.replace("[N, B, 4]", str(list(boxes))).replace("[N, C, B]", str(list(scores)))
+    with pytest.raises(ShapeError, match=message):
+        irc.compile_model(onnx.parser.parse_model(known).SerializeToString())
