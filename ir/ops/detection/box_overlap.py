@@ -73,7 +73,7 @@ def _split_disjoint(boxes: Array) -> list[Array]:
     coordinate. Boxes of several classes become such groups where exporters add a distance to the
     boxes of each class."""
     positions = np.arange(len(boxes))
-    if len(boxes) <= _CANDIDATES or not np.isfinite(boxes).all():
+    if len(boxes) <= _CANDIDATES:
         return [positions]
     low, high = np.minimum(boxes[:, 0], boxes[:, 2]), np.maximum(boxes[:, 0], boxes[:, 2])
     order = np.argsort(low)

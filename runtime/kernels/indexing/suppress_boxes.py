@@ -123,7 +123,6 @@ class _Suppression:
         least = _round_down(spec.score_threshold)
         for first, (tail,) in emit_vectors(f, self.count, lanes, 1):
             above = f.fcmp("ogt", scores.load(first, tail), least)
-            above = f.and_(above, tail.mask) if tail else above
             # Few boxes of most classes have a score that counts.
             with f.if_(self.holds_any(above)):
                 end = f.smin(f.add(first, lanes), self.count)
@@ -237,8 +236,7 @@ class _Suppression:
         others = [masked_load(f, type_, f.at(row, at, F32), tail) for row in bounds]
         found = [f.fcmp("ole", box[i], others[i + 2]) for i in (0, 1)]
         found += [f.fcmp("ole", others[i], box[i + 2]) for i in (0, 1)]
-        touches = f.and_(f.and_(found[0], found[1]), f.and_(found[2], found[3]))
-        return f.and_(touches, tail.mask) if tail else touches
+        return f.and_(f.and_(found[0], found[1]), f.and_(found[2], found[3]))
 
     def overlaps_vector(
         self, box: Sequence[Value], corners: Sequence[Value], at: Value, tail: TailMask | None
@@ -252,6 +250,5 @@ class _Suppression:
         shared = f.fmul(sides[0], sides[1])
         area, own = (f.fmul(f.fsub(b[2], b[0]), f.fsub(b[3], b[1])) for b in (others, box))
         union = f.fsub(f.fadd(area, own), shared)
-        exceeds = f.fcmp("ogt", f.fdiv(shared, union), self.spec.iou_threshold)
-        exceeds = f.and_(exceeds, f.fcmp("ogt", union, 0.0))
-        return self.holds_any(f.and_(exceeds, tail.mask) if tail else exceeds)
+        # Nothing is shared with what a tail lacks, nor with boxes without an area.
+        return self.holds_any(f.fcmp("ogt", f.fdiv(shared, union), self.spec.iou_threshold))

@@ -9,6 +9,7 @@ from irc_compiler.compiler.passes.fuse.pads import fold_pads
 from irc_compiler.ir.graph import Graph
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops.nn.convolution import Convolving
 from support.rewriting import graph, random_inputs, run, same_values, stays
 
 DATA = "%0 = Input(f32[N, 3, 7, 9])\n"
@@ -153,7 +154,9 @@ def trimmed(attributes: str, kernel: str, image: str = "f32[2, 3, 7, 9]") -> tup
     _check_compiled(source)
     (node,) = (n for n in found.order() if "Convolution" in found.op(n).kind)
     filters = found.fact(found.input(node, 1)).tensor.shape
-    assert filters is not None
+    op = found.op(node)
+    assert filters is not None and isinstance(op, Convolving)
+    assert all(d == 1 or size != 1 for d, size in zip(op.dilations, filters[-2:], strict=True))
     return tuple(filters[-2:])
 
 
