@@ -23,7 +23,7 @@ MAC = "arm64-apple-macosx14.0.0"
 SYSTEM_NAMES: dict[str, SystemName] = {WIN64: "windows", MAC: "macos"}
 # The label of a function begins a line; those of blocks begin with a dot.
 _FUNCTION = re.compile(r"^(?=[A-Za-z_][\w.]*:)", re.M)
-_SAVE = re.compile(r"v?mov(?:[au]ps|dq[au])\s+%xmm(\d+), -?\d*\(%r(?:sp|bp|bx)\)")
+_SAVE = re.compile(r"v?mov(?:[au]p[sd]|dq[au])\s+%xmm(\d+), -?\d*\(%r(?:sp|bp|bx)\)")
 # The last operand is the one that is written.
 _WRITTEN = re.compile(r"%[xy]mm(\d+)\s*$", re.M)
 _PROBED_BYTES = 4096
@@ -97,6 +97,6 @@ def test_kernels_of_all_families_leave_x18_to_macos() -> None:
 
 
 def test_faults_of_win64_are_found() -> None:
-    save = "movaps %xmm6, 16(%rsp)\n"
+    save = "movaps %xmm6, 16(%rsp)\nvmovapd %xmm8, 32(%rsp)\nvaddpd %ymm6, %ymm0, %ymm8\n"
     body = f"k:\nsubq $4096, %rsp\n{save}movl %eax, -8(%rsp)\nvaddps %ymm6, %ymm0, %ymm7\n"
     assert win64_faults(body) == ["-8(%rsp)", "k: xmm7", "k: 4096 bytes"]
