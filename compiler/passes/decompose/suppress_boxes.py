@@ -3,6 +3,7 @@ size, and a step behind it makes their list, whose length depends on the data.""
 
 from __future__ import annotations
 
+import math
 import sys
 
 from ....ir.dtype import DType
@@ -35,7 +36,8 @@ def decompose_suppression(
             return MatchFailure("limits are known at run time only")
         limits.append(found)
     limit, overlap, least, sigma = limits
-    if limit <= 0 or not overlap >= 0 or sigma > 0 or not abs(least) < float("inf"):
+    least = max(least, _DEFAULTS[2])  # of minus infinity, which finite scores exceed as well
+    if limit <= 0 or not 0 <= overlap < math.inf or sigma > 0 or not least < math.inf:
         return MatchFailure("no boxes, overlaps below 0, or scores that overlaps lower")
     patch, encoding = Patch(), op.box_encoding.lower()
     limit = int(min(limit, _MAX_LIMIT))

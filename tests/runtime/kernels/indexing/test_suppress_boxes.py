@@ -8,6 +8,7 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.parser
 import pytest
 from irc_compiler.ir.dtype import DType
@@ -161,6 +162,25 @@ def test_models_of_onnx_run_natively(limit: int, overlap: float, center: int) ->
         feed = {"boxes": boxes, "scores": rng.random((images, classes, count), np.float32)}
         (wanted,) = session.run(None, feed)
         np.testing.assert_array_equal(net(feed)[0], wanted)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "least", "listed", "host"),
+    [(0.5, -np.inf, 9, "ListBoxes"), (np.inf, 0.25, 9, "NonMaxSuppression"),
+     (0.5, np.inf, 0, "NonMaxSuppression"), (0.5, np.nan, 0, "NonMaxSuppression")],
+)  # fmt: skip
+def test_limits_that_are_not_finite(overlap: float, least: float, listed: int, host: str) -> None:
+    model = onnx.parser.parse_model(MODEL.format(limit=99, overlap=0.5, center=0))
+    given = {"overlap": overlap, "least": least}
+    for tensor in model.graph.initializer:
+        if tensor.name in given:
+            array = np.float32([given[tensor.name]])
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+    net = irc.compile_model(model.SerializeToString())
+    assert [step.op.kind for step in net.plan.host_steps()] == [host]
+    apart = np.arange(9, dtype=np.float32)[:, None] * 3 + np.float32([0, 0, 1, 1])
+    feed = {"boxes": apart[None], "scores": np.full((1, 1, 9), 0.5, np.float32)}
+    assert len(net(feed)[0]) == listed
 
 
 @pytest.mark.parametrize("limit", [0, -3])
