@@ -9,7 +9,8 @@ import numpy as np
 
 from ...errors import ShapeError
 from ...limits.memory_budget import active_budget, charge_bytes
-from ...op import Array
+from ...op import Array, Fact
+from ..shape_inference import one_dtype, require_rank, same_size
 
 # Of two arrays of coordinates [4, ...] that broadcast.
 Overlap = Callable[[Array, Array], Array]
@@ -20,6 +21,19 @@ KEPT_BOX_BYTES = 360
 _CANDIDATES, _KEPT = 128, 512
 _BEHIND = np.triu(np.ones((_CANDIDATES, _CANDIDATES), bool), 1)
 _NUMBERS_PER_PAIR = 20  # temporaries of an overlap, and indices
+
+
+def check_boxes_and_scores(boxes: Fact, scores: Fact, numbers: int) -> None:
+    """ShapeError where boxes [N, B, numbers] and scores [N, C, B] do not belong together."""
+    one_dtype(boxes, scores)
+    require_rank(boxes, "boxes", 3)
+    require_rank(scores, "scores", 3)
+    have, want = boxes.tensor.shape, scores.tensor.shape
+    if have is not None:
+        same_size(have[2], numbers, f"a box has {numbers} numbers")
+    if have is not None and want is not None:
+        same_size(have[0], want[0], "boxes and scores differ in images")
+        same_size(have[1], want[2], "boxes and scores differ in boxes")
 
 
 def charge_kept(count: int) -> None:

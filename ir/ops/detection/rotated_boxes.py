@@ -25,7 +25,12 @@ from ..shape_inference import (
     require_single,
     same_size,
 )
-from .box_overlap import batch_indices_of, charge_kept, order_by_score
+from .box_overlap import (
+    batch_indices_of,
+    charge_kept,
+    check_boxes_and_scores,
+    order_by_score,
+)
 
 # Temporaries of the overlap of one box with another: 24 points with angles, in turn, in f64.
 _OVERLAP_BYTES = 4096
@@ -150,18 +155,10 @@ class NMSRotated(Op):
         return 12 * sizes[0] + 24 * sizes[1]
 
     def infer(self, boxes: Fact, scores: Fact, *limits: Fact) -> tuple[Type, ...]:
-        one_dtype(boxes, scores)
+        check_boxes_and_scores(boxes, scores, 5)
         require_dtype(boxes, "boxes", FLOATS, "a float type")
-        require_rank(boxes, "boxes", 3)
-        require_rank(scores, "scores", 3)
         for port, fact in zip(self.inputs[2:], limits, strict=True):
             require_single(fact, port.name)
-        have, want = boxes.tensor.shape, scores.tensor.shape
-        if have is not None:
-            same_size(have[2], 5, "a rotated box has five numbers")
-        if have is not None and want is not None:
-            same_size(have[0], want[0], "boxes and scores differ in images")
-            same_size(have[1], want[2], "boxes and scores differ in boxes")
         count = fresh_symbol(self)
         return (
             TensorType(self.output_type, (count, 3)),

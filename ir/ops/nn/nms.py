@@ -12,8 +12,13 @@ from ...dtype import DType
 from ...lazy_dataclass import dataclass
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..detection.box_overlap import multiply_sides, order_by_score, suppress_overlaps
-from ..shape_inference import fresh_symbol, one_dtype, require_rank, same_size
+from ..detection.box_overlap import (
+    check_boxes_and_scores,
+    multiply_sides,
+    order_by_score,
+    suppress_overlaps,
+)
+from ..shape_inference import fresh_symbol
 
 
 @dataclass(frozen=True)
@@ -47,13 +52,8 @@ class NonMaxSuppression(Op):
     output_type: DType = DType.i64
 
     def infer(self, boxes: Fact, scores: Fact, *limits: Fact | None) -> tuple[Type, ...]:
-        _check_operands(boxes, scores)
-        count = fresh_symbol(self)
-        return (
-            TensorType(self.output_type, (count, 3)),
-            TensorType(scores.tensor.dtype, (count, 3)),
-            TensorType(self.output_type, (1,)),
-        )
+        check_boxes_and_scores(boxes, scores, 4)
+        return _list_types(self, scores)
 
     def evaluate(self, boxes: Array, scores: Array, *limits: Array | None) -> tuple[Array, ...]:
         given = [None if a is None or not a.size else float(a.reshape(-1)[0]) for a in limits]
@@ -97,7 +97,7 @@ class SuppressBoxes(Op):
     score_threshold: float
 
     def infer(self, boxes: Fact, scores: Fact) -> tuple[Type, ...]:
-        _check_operands(boxes, scores)
+        check_boxes_and_scores(boxes, scores, 4)
         n, c, count = scores.tensor.shape or (fresh_symbol(self) for _ in range(3))
         kept = minimum(count, self.limit)
         return (
@@ -118,14 +118,8 @@ class SuppressBoxes(Op):
                 corners[n], wide[n, c], kept, self.iou_threshold, self.score_threshold, None
             )
             indices[n, c, : len(found)], counts[n, c] = found, len(found)
-        corners = np.zeros((*rows, 4, kept))
-        return (
-            indices,
-            counts,
-            np.zeros(scores.shape, np.int64),
-            corners,
-            corners.astype(np.float32),
-        )
+        keys, memory = np.zeros(scores.shape, np.int64), np.zeros((*rows, 4, kept))
+        return indices, counts, keys, memory, memory.astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -143,12 +137,7 @@ class ListBoxes(Op):
     output_type: DType
 
     def infer(self, indices: Fact, counts: Fact, scores: Fact) -> tuple[Type, ...]:
-        count = fresh_symbol(self)
-        return (
-            TensorType(self.output_type, (count, 3)),
-            TensorType(scores.tensor.dtype, (count, 3)),
-            TensorType(self.output_type, (1,)),
-        )
+        return _list_types(self, scores)
 
     def evaluate(self, indices: Array, counts: Array, scores: Array) -> tuple[Array, ...]:
         positions: Array = np.arange(int(indices.shape[2]))
@@ -158,17 +147,14 @@ class ListBoxes(Op):
         return _list_boxes(self, np.column_stack([images, classes, boxes]), values, scores.dtype)
 
 
-def _check_operands(boxes: Fact, scores: Fact) -> None:
-    """ShapeError where boxes [N, B, 4] and scores [N, C, B] do not belong together."""
-    one_dtype(boxes, scores)
-    require_rank(boxes, "boxes", 3)
-    require_rank(scores, "scores", 3)
-    have, want = boxes.tensor.shape, scores.tensor.shape
-    if have is not None:
-        same_size(have[2], 4, "a box has four numbers")
-    if have is not None and want is not None:
-        same_size(have[0], want[0], "boxes and scores differ in images")
-        same_size(have[1], want[2], "boxes and scores differ in boxes")
+def _list_types(op: NonMaxSuppression | ListBoxes, scores: Fact) -> tuple[Type, ...]:
+    """Of the outputs of `_list_boxes`."""
+    count = fresh_symbol(op)
+    return (
+        TensorType(op.output_type, (count, 3)),
+        TensorType(scores.tensor.dtype, (count, 3)),
+        TensorType(op.output_type, (1,)),
+    )
 
 
 def _list_boxes(

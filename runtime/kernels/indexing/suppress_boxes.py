@@ -35,7 +35,8 @@ _LOW_BITS = (1 << 32) - 1
 
 def _round_down(number: float) -> float:
     """The largest number of f32 that is not above one of f64: the same f32 exceed both."""
-    rounded = np.float32(number)
+    with np.errstate(over="ignore"):  # to infinity, which is the answer below all numbers of f32
+        rounded = np.float32(number)
     below = float(rounded) <= number  # in f64
     return float(rounded if below else np.nextafter(rounded, np.float32(-np.inf)))
 

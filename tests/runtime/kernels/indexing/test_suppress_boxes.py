@@ -18,6 +18,7 @@ from irc_compiler.ir.ops import SuppressBoxes
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.suppress_boxes import SuppressBoxesSpec
 from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.kernels.kernel_table import generate
 from irc_compiler.runtime.machine.detect import host_target
 from support.kernels.harness import ISAS, Sizes, run
 
@@ -183,6 +184,19 @@ def test_limits_that_are_not_finite(overlap: float, least: float, listed: int, h
     assert len(net(feed)[0]) == listed
 
 
+def test_a_model_without_a_score_threshold_compiles_without_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Each finite score counts, the lowest as well."""
+    text = MODEL.format(limit=9, overlap=0.5, center=0).replace(", overlap, least)", ", overlap)")
+    net = irc.compile_model(onnx.parser.parse_model(text).SerializeToString())
+    scores = np.float32([[[-np.inf, np.finfo(np.float32).min, -0.5, np.nan]]])
+    found = net({"boxes": make_boxes(1, 4, side=0.5), "scores": scores})[0]
+    assert found[:, 2].tolist() == [2, 1] and not recwarn.list
+    assert generate(make_case((1, 1, 4), 4, score_threshold=-1e308)[0], host_target(), "k").text
+    assert not recwarn.list  # nor where the code comes from no cache
+
+
 @pytest.mark.parametrize("limit", [0, -3])
 def test_limits_without_boxes_give_an_empty_list(limit: int) -> None:
     model = onnx.parser.parse_model(MODEL.format(limit=limit, overlap=0.5, center=0))
@@ -194,7 +208,7 @@ def test_limits_without_boxes_give_an_empty_list(limit: int) -> None:
 @pytest.mark.parametrize(
     ("boxes", "scores", "message"),
     [
-        ((1, 5, 3), (1, 2, 5), "a box has four numbers"),
+        ((1, 5, 3), (1, 2, 5), "a box has 4 numbers"),
         ((2, 5, 4), (1, 2, 5), "boxes and scores differ in images"),
         ((1, 5, 4), (1, 2, 9), "boxes and scores differ in boxes"),
     ],
