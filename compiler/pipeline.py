@@ -50,6 +50,7 @@ from .passes.fuse.text_ngrams import fuse_text_ngrams
 from .passes.layout.cancel_transposes import cancel_transposes
 from .passes.layout.conv1x1_to_matmul import convert_conv1x1_to_matmul
 from .passes.layout.fold_transposes import fold_transposes
+from .passes.layout.outer_products import convert_outer_products
 from .passes.quantize.decompose_leftovers import decompose_unsupported_quantized
 from .passes.quantize.fold_requantize_scales import fold_requantize_scales
 from .passes.quantize.gather_quantized import gather_quantized_table
@@ -144,6 +145,8 @@ PASSES: tuple[Pass, ...] = (
     fold_transposes,
     # Scores, softmax and mixture are one operation; while products are still plain.
     fuse_attention,
+    # Other products over one element are multiplications, and elementwise.
+    convert_outer_products,
     # Products take their bias, scale and activation.
     fuse_matmul_add,
     fuse_activations,

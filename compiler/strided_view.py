@@ -159,6 +159,12 @@ class BlockedAxes:
     parts: tuple[tuple[Part, ...], ...]
 
 
+def swap_last_axes(blocks: BlockedAxes) -> BlockedAxes:
+    """The same memory with its last two axes exchanged, of `parts`, which alone have them."""
+    *batch, rows, columns = blocks.parts
+    return replace(blocks, parts=(*batch, columns, rows))
+
+
 def divide(view: View, shape: Sequence[Dim]) -> BlockedAxes | None:
     """The view under another shape with the same elements, or None where sizes do not say which
     axes become which."""

@@ -21,7 +21,7 @@ from ....plan.packing.panel_params import (
 from ....plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
 from ...compressed_weights import compressed_weight
 from ...options import Options
-from ...strided_view import View, broadcast_to, permute
+from ...strided_view import View, broadcast_to, permute, swap_last_axes
 from ..build.gemm_axes import column_parts, join_rows
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering, insert_axis
@@ -56,9 +56,12 @@ def product_factors(options: Options, dtype: DType) -> DType | None:
 
 def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
     """Emit the step of a product and of the elementwise chain behind it."""
-    inputs = lowering.graph.inputs(node)
-    a_value, b_value = inputs[0], inputs[1]
-    assert a_value is not None and b_value is not None
+    a_value, b_value = lowering.graph.input(node, 0), lowering.graph.input(node, 1)
+    transpose_a, transpose_b = op.transpose_a, op.transpose_b
+    swapped = shares_left_operand(lowering, node, op)
+    if swapped:
+        a_value, b_value = b_value, a_value
+        transpose_a, transpose_b = not transpose_b, not transpose_a
     out_value = Value(node)
     dtype, acc = lowering.tensor(a_value).dtype, accumulator(lowering.tensor(a_value).dtype)
 
@@ -67,8 +70,8 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     a_blocks = lowering.divided.get(read) if read not in lowering.views else None
     a_view = a_blocks.plain if a_blocks else lowering.view(a_value)
     a_cast = lowering.cast(a_view, a_value)
-    a = matrix(a_view, op.transpose_a, column=False)
-    n = lowering.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
+    a = matrix(a_view, transpose_a, column=False)
+    n = lowering.shape(b_value)[-2 if transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
     factors = product_factors(lowering.options, dtype)
     weight, b_cast = compressed_weight(lowering.graph, node), None
@@ -76,7 +79,7 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     if weight is None:
         rows = product(a.shape[:-1] if b_rank == 2 else a.shape[-2:-1])
         half = None if factors or dtype is not DType.f32 else half_weight(lowering, b_value, rows)
-        b, packed, b_cast = right_operand(lowering, b_value, op.transpose_b, factors, half)
+        b, packed, b_cast = right_operand(lowering, b_value, transpose_b, factors, half)
     else:
         b, packed, scaling = compressed_operand(lowering, weight, lowering.name(b_value.node))
         factors = rounded_factors(lowering.options, dtype)
@@ -96,7 +99,8 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     def expand(view: View) -> View:
         if b_rank == 1:
             view = insert_axis(view, view.rank)
-        return insert_axis(view, view.rank - 1) if a_rank == 1 else view
+        view = insert_axis(view, view.rank - 1) if a_rank == 1 else view
+        return matrix(view, swapped, column=False)
 
     out_, extras = expand(out), [expand(v) for v in operands.views]
     batch = out_.shape[:-2]
@@ -107,8 +111,8 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     zeros = [z for z in (a_zero_point, b_zero_point) if z is not None]
 
     walked = [a, b, out_, *extras, *zeros]
-    packs = a_cast is not None and isinstance(n, int) and n > 1
-    lie = {0: a_blocks, 2: blocks}
+    packs = swapped or (a_cast is not None and isinstance(n, int) and n > 1)
+    lie = {0: a_blocks, 2: swap_last_axes(blocks) if swapped and blocks else blocks}
     unseen = frozenset(i for i, v in enumerate(walked) if v is b or v is b_zero_point)
     joined = join_rows((*batch, m), walked, lie, unseen, packs=packs)
     if joined is None:
@@ -178,6 +182,21 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
         lowering.name(stored.node),
         lowering.sources(node, *converted, *dict.fromkeys(operands.nodes)),
     )
+
+
+def shares_left_operand(
+    lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger
+) -> bool:
+    """Whether one matrix A is multiplied by many matrices B of less columns than a vector has. It
+    is computed as (B' A')', where those columns are the rows of one product."""
+    if isinstance(op, MatMulInteger) or compressed_weight(lowering.graph, node) is not None:
+        return False
+    a, b = (lowering.shape(lowering.graph.input(node, port)) for port in (0, 1))
+    if len(a) != 2 or len(b) < 3 or product(b[:-2]) == 1:
+        return False
+    columns = b[-2 if op.transpose_b else -1]
+    lanes = lowering.target.lanes(lowering.tensor(Value(node)).dtype.bits)
+    return isinstance(columns, int) and columns < lanes
 
 
 def zero_points(

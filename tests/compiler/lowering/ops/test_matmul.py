@@ -328,3 +328,86 @@ def test_rows_and_result_in_other_blocks(tmp_path: Any) -> None:
     net = compiled(tmp_path, data)
     assert steps(net) == {"gemm": 1, "elementwise": 1}
     agree(net, data, {"x": floats(3, 2, 8, 16)}, 1e-5)
+
+
+def integers(dtype: str, *shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).integers(-4, 5, shape).astype(dtype)
+
+
+def column_counts(net: irc.CompiledModel) -> list[Any]:
+    return [s.spec.n for s in net.plan.kernel_steps() if s.spec.family == "gemm"]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.parametrize("turned", [False, True], ids=["plain", "transposed"])
+@pytest.mark.parametrize("batch, columns", [([6], 1), (["B"], 3), ([2, "B"], 7)], ids=str)
+def test_one_matrix_times_many_of_few_columns_is_one_product(
+    tmp_path: Any, dtype: str, turned: bool, batch: list[Any], columns: int
+) -> None:
+    """Its epilogue reads a bias by rows and a tensor of the result's size."""
+    axes = [*range(len(batch)), len(batch) + 1, len(batch)]
+    shape = [*batch, 24, columns]
+    nodes = [("MatMul", "w t", "p"), ("Add", "p b", "q"), ("Mul", "q z", "r"), ("Relu", "r", "y")]
+    nodes.insert(0, ("Transpose", "x", "t", {"perm": axes if turned else sorted(axes)}))
+    given = [shape[a] for a in axes] if turned else shape
+    data = model(
+        nodes, {"x": (dtype, given), "z": (dtype, [*batch, 40, columns])},
+        {"w": integers(dtype, 40, 24), "b": integers(dtype, 40, 1)}, {"y": dtype},
+    )  # fmt: skip
+    net = compiled(tmp_path, data)
+    assert column_counts(net) == [40], print_plan(net.plan)
+    sizes = [5 if d == "B" else d for d in given], [5 if d == "B" else d for d in batch]
+    feeds = {"x": integers(dtype, *sizes[0]), "z": integers(dtype, *sizes[1], 40, columns)}
+    agree(net, data, feeds, 0)
+
+
+@pytest.mark.parametrize("kind", ["columns of a vector", "one matrix", "two matrices", "a row"])
+def test_other_products_of_one_matrix_keep_their_operands(tmp_path: Any, kind: str) -> None:
+    left, shape, columns = {
+        "columns of a vector": ([40, 24], [6, 24, 64], 64),
+        "one matrix": ([40, 24], [1, 24, 3], 3),
+        "two matrices": ([2, 40, 24], [2, 24, 3], 3),
+        "a row": ([24], [6, 24, 3], 3),
+    }[kind]
+    data = model(
+        [("MatMul", "w x", "y")], {"x": ("f4", shape)}, {"w": integers("f4", *left)}, {"y": "f4"}
+    )
+    net = compiled(tmp_path, data)
+    assert column_counts(net) == [columns], print_plan(net.plan)
+    agree(net, data, {"x": integers("f4", *shape)}, 0)
+
+
+def test_a_left_matrix_may_be_an_input_and_the_result_may_be_reshaped(tmp_path: Any) -> None:
+    """The second product reads what the first has written by two strides."""
+    data = model(
+        [("MatMul", "w x", "p"), ("Transpose", "p", "t", {"perm": [0, 2, 1]}),
+         ("Reshape", "t rows", "r"), ("MatMul", "r v", "y"), ("Transpose", "p", "u",
+         {"perm": [1, 0, 2]}), ("Reshape", "u flat", "z")],
+        {"x": ("f4", ["B", 24, 3]), "w": ("f4", ["M", 24])},
+        {"v": integers("f4", 10, 9), "rows": np.array([-1, 10]), "flat": np.array([-1, 5])},
+        {"y": "f4", "z": "f4"},
+    )  # fmt: skip
+    net = compiled(tmp_path, data)
+    feeds = {"x": integers("f4", 5, 24, 3), "w": integers("f4", 40, 24)}
+    agree(net, data, feeds, 0)
+
+
+@pytest.mark.parametrize(
+    "parts, order",
+    [([8, 5, 6], [0, 2, 1, 3]), ([4, 10, 6], [0, 2, 3, 1])],
+    ids=str,
+)
+def test_a_result_in_blocks_is_written_where_it_belongs(
+    tmp_path: Any, parts: list[int], order: list[int]
+) -> None:
+    data = model(
+        [("MatMul", "w x", "p"), ("Reshape", "p parts", "r"), ("Transpose", "r", "y",
+         {"perm": order})],
+        {"x": ("f4", ["B", 24, 6])},
+        {"w": integers("f4", 40, 24), "parts": np.array([-1, *parts])}, {"y": "f4"},
+    )  # fmt: skip
+    net = compiled(tmp_path, data)
+    assert steps(net) == {"gemm": 1}, print_plan(net.plan)
+    (product,) = net.plan.kernel_steps()
+    assert product.spec.batch == (), print_plan(net.plan)
+    agree(net, data, {"x": integers("f4", 5, 24, 6)}, 0)
