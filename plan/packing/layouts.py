@@ -94,8 +94,10 @@ class PackedConv:
     def depth(self, channels: int, kernel: Sequence[int]) -> int:
         """K of the packed matrices of filters that see so many channels, with what pads runs."""
         taps = math.prod(kernel)
-        if self.winograd or self.depthwise:
-            return taps if self.depthwise else channels
+        if self.winograd:
+            return channels * math.prod(kernel[:-2])
+        if self.depthwise:
+            return taps
         run = channels * (kernel[-1] if self.runs and kernel else 1)
         if self.tails:
             *planes, high, _ = kernel
@@ -215,7 +217,7 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
         k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
         return math.prod(shape[:-2]), k, n
     kernel = shape[lead - 1 :]
-    if layout.winograd and (layout.grouped or tuple(kernel) != (3, 3)):
+    if layout.winograd and (layout.grouped or not 2 <= len(kernel) <= 3 or kernel[-2:] != (3, 3)):
         raise VerificationError("filters that Winograd's transform is not for", got=shape)
     if layout.kr > 1 and layout.depthwise:
         raise VerificationError("these filters have no cells", got=layout.kr)

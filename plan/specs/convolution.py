@@ -104,9 +104,9 @@ class ConvSpec(Spec):
     panels. Order of the sum: taps in row-major order, channels within a tap, one ascending chain in
     `acc`. Input 0 of `epilogue` is the accumulator, input 1 + i is epilogue operand i.
     `packed.depthwise` needs channels = outputs = 1, and a channel stride of 1; `packed.winograd`,
-    which rounds differently (docs/numerics.md), f32, one group, 3 x 3 taps, strides and dilations
-    of 1, and a channel stride of 1; of bytes, weights of i16, it gives the same bits where every
-    sum is below WHOLE_SUM.
+    which rounds differently (docs/numerics.md), f32, one group, 3 x 3 taps with strides and
+    dilations of 1 along the last two of two or three axes, and a channel stride of 1; of bytes, of
+    two axes, weights of i16, it gives the same bits where every sum is below WHOLE_SUM.
 
     compute_dtype: as GemmSpec's; a direct convolution then multiplies zeros by the taps that fall
     outside the data. Bytes: data is u8 or i8, weights are i8 or i16, acc is i32. zero (None: 0) is
@@ -221,8 +221,10 @@ class ConvSpec(Spec):
         where, integers = self.where, self.acc is DType.i32
         plain = self.groups == 1 and not self.packed.grouped
         plain = plain and (integers or self.acc is DType.f32)
-        slides = (self.window.kernel, self.window.strides, self.window.dilations)
-        if not plain or slides != ((3, 3), (1, 1), (1, 1)) or self.data.strides[1] != 1:
+        w, axes = self.window, (2,) if integers else (2, 3)
+        slides = (w.kernel, w.strides, w.dilations)
+        fits = [s[-2:] for s in slides] == [(3, 3), (1, 1), (1, 1)]
+        if not plain or not fits or len(w.kernel) not in axes or self.data.strides[1] != 1:
             what = "a convolution that Winograd's transform is not for"
             raise spec_error(what, where, slides, None)
         if self.packed.winograd not in ((4,) if integers else (2, 4)) or self.packed.depthwise:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ....ir.dims import Dim
+from ....ir.dims import Dim, product
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.op import Array
@@ -47,14 +47,14 @@ def _float_tile(graph: Graph, node: int, options: Options, target: Target) -> in
     if not isinstance(op, Convolution):
         return 0
     made, filters = graph.shape(Value(node)), graph.shape(graph.input(node, 1))
-    outputs, channels = filters[:2]
+    outputs, channels = filters[0], product([filters[1], *filters[2:-2]])
     dtype = graph.tensor(graph.input(node, 0)).dtype
     if dtype is not DType.f32 or not _slides(options, op.windows(filters[2:])):
         return 0
     if not isinstance(outputs, int) or not isinstance(channels, int):
         return 0
     h = target.heuristics
-    least = min(d if isinstance(d, int) else h.winograd_min_side for d in made[2:])
+    least = min(d if isinstance(d, int) else h.winograd_min_side for d in made[-2:])
     if least < h.winograd_min_side or min(outputs, channels) < h.winograd_min_channels:
         return 0
     tile = _float_tile_of_sizes(made, (outputs, channels), options, target)
@@ -67,14 +67,14 @@ def _multiplies_on_tiles(graph: Graph, node: int, options: Options, target: Targ
     """Whether tiles of AMX multiply the windows of an image, of f32. They take less time than
     F(2 x 2), whose weights take almost twice the memory
     (docs/dev/tuning/f32-convolutions-amx.md)."""
-    made, (outputs, channels) = graph.shape(Value(node)), graph.shape(graph.input(node, 1))[:2]
-    sides = [d for d in made[2:] if isinstance(d, int)]
+    sides = graph.shape(Value(node))[2:]
     filters = graph.op(graph.input(node, 1).node)
-    if len(sides) != 2 or not isinstance(filters, Constant) or not isinstance(channels, int):
+    if not isinstance(filters, Constant) or not all(isinstance(d, int) for d in sides):
         return False
+    outputs, channels, *kernel = filters.data.shape
     if channels % BF16_STEP_VALUES != 0:
         return False
-    sizes = (math.prod(sides), outputs, 9 * channels)
+    sizes = (product(sides), outputs, math.prod(kernel) * channels)
     return multiplies_bf16x3(target, options, filters, DType.f32, sizes)
 
 
@@ -85,12 +85,12 @@ def _float_tile_of_sizes(
     outputs, channels = filters
     if options.precision != "bf16" or cell_depth(target, DType.bf16) == 1:
         # Of a dynamic size F(2 x 2), whatever the thresholds.
-        if not all(isinstance(d, int) for d in shape[2:]):
+        if not all(isinstance(d, int) for d in shape[-2:]):
             return 2
-        least = min(d for d in shape[2:] if isinstance(d, int))
+        least = min(d for d in shape[-2:] if isinstance(d, int))
         return 4 if least >= target.heuristics.winograd_min_f4_side else 2
     # Never by the batch: an image has the same bits alone and among others.
-    height, width = (d if isinstance(d, int) else 0 for d in shape[2:])
+    height, width = (d if isinstance(d, int) else 0 for d in shape[-2:])
     tiles = -(-height // 4) * -(-width // 4)
     pairs = 9 * height * width * channels // 2
     amx = target.has("amx-bf16")
@@ -98,12 +98,13 @@ def _float_tile_of_sizes(
 
 
 def _is_extreme(graph: Graph, filters: Value) -> bool:
-    """Whether filters [O, C, 3, 3] of f32 hold what the transform would spread: values that are not
-    finite or overflow sums, and values that drown those of another part of their window."""
+    """Whether filters [O, C, (D,) 3, 3] of f32 hold what the transform would spread: values that
+    are not finite or overflow sums, and values that drown those of another part of their window,
+    slice by slice: beyond an edge of the data slices are not multiplied."""
     op = graph.op(filters.node)
     if not isinstance(op, Constant):
         return True
-    taps = np.abs(op.data).max(axis=1)
+    taps = np.abs(op.data).max(axis=1).reshape(-1, 3, 3)
     largest = taps.max(axis=(1, 2))
     # Not <= in place of >: NaN is extreme.
     if not bool((largest <= MAX_WEIGHT).all()):
@@ -124,7 +125,9 @@ def byte_tile(
     """The same for bytes, whose filters [O, C, 3, 3] are `filters`, and whose data, less their zero
     point, are at most `reach` from 0: 4 where F(4 x 4) is exact and pays, else 0."""
     sizes = [d for d in shape if isinstance(d, int)]
-    if not _slides(options, windows) or len(sizes) != 4 or filters.dtype != np.int8:
+    if filters.dtype != np.int8 or filters.ndim != 4 or len(sizes) != 4:
+        return 0
+    if not _slides(options, windows):
         return 0
     batch, outputs, height, width = sizes
     tiles = batch * -(-height // 4) * -(-width // 4)
@@ -144,8 +147,9 @@ def byte_tile(
 
 
 def _slides(options: Options, windows: Windows) -> bool:
-    plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
-    return plain and options.conv_algorithm != "direct"
+    """Whether windows are 3 x 3 along the last two axes, pixel by pixel."""
+    along = [axes[-2:] for axes in (windows.kernel, windows.strides, windows.dilations)]
+    return along == [(3, 3), (1, 1), (1, 1)] and options.conv_algorithm != "direct"
 
 
 def _pays(target: Target, direct: int, tiles: int, depth: int, outputs: int) -> bool:

@@ -1,4 +1,5 @@
-"""Convolutions of 3 x 3 taps by Winograd's transform: fewer products, more additions.
+"""Convolutions of 3 x 3 taps by Winograd's transform: fewer products, more additions. The slices
+that a window of three axes reads are channels of one transform.
 
 Output tiles of m x m pixels are transformed in blocks, so that a block's data stay in L2. Per
 block: all channels of all its tiles are transformed into scratch; then, panel of output channels
@@ -61,9 +62,9 @@ class _WinogradLoops:
         self.frame = f.stack(max(8, g.frame_bytes))
         for i, d in enumerate(entry.dims):
             g.set_dim(f, self.frame, i, d)
-        self.out = [self.size(s) for s in spec.out_sizes[1:]]
-        self.data = [self.size(s) for s in spec.in_sizes[1:]]
-        self.pads = [self.size(s) for s in spec.window.pads[1:]]
+        self.depth, *self.out = (self.size(s) for s in spec.out_sizes)
+        self.data = [self.size(s) for s in spec.in_sizes]
+        self.pads = [self.size(s) for s in spec.window.pads]
         self.pointers = [
             f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
             for p, o in zip(entry.buffers, spec.operands(), strict=True)
@@ -96,7 +97,7 @@ class _WinogradLoops:
             f.ret(0)
             return
         each = f.mul(*self.across)
-        tiles, panels = self.split_work(f.mul(self.size(spec.batch), each))
+        tiles, panels = self.split_work(f.mul(f.mul(self.size(spec.batch), self.depth), each))
         into = self.data_functions()
         copy = copy_function(self.g, self.plan) if plan.kr == 1 else None
         with f.range(*tiles, plan.block, outer=True) as first:
@@ -135,17 +136,21 @@ class _WinogradLoops:
     @contextmanager
     def each_tile(
         self, first: Value, count: Value, each: Value
-    ) -> Iterator[tuple[Value, tuple[Value, Value, Value]]]:
+    ) -> Iterator[tuple[Value, tuple[Value, Value, Value, Value]]]:
         """Write a loop over tiles from `first` on, of which an image has `each`: the number in the
-        loop, and the image, the first row and the first column, which are counted, not divided."""
+        loop, and the batch, the depth, the first row and the first column. Rows and columns are
+        counted, not divided."""
         f, m = self.f, self.plan.m
         inside = f.urem(first, each)
-        batch = f.var(I64, f.udiv(first, each))
+        image = f.var(I64, f.udiv(first, each))
         row = f.var(I64, f.mul(f.udiv(inside, self.across[1]), m))
         column = f.var(I64, f.mul(f.urem(inside, self.across[1]), m))
         height, width = (f.mul(n, m) for n in self.across)
         with f.range(0, count, unroll=1) as i:
-            yield i, (batch.get(), row.get(), column.get())
+            at = image.get(), integer(0)
+            if self.spec.out_sizes[0] != 1:
+                at = f.udiv(image.get(), self.depth), f.urem(image.get(), self.depth)
+            yield i, (*at, row.get(), column.get())
             right = f.add(column.get(), m)
             column.set(right)
             with f.if_(f.icmp("sge", right, width)):
@@ -154,7 +159,7 @@ class _WinogradLoops:
                 row.set(down)
                 with f.if_(f.icmp("sge", down, height)):
                     row.set(0)
-                    batch.set(f.add(batch.get(), 1))
+                    image.set(f.add(image.get(), 1))
 
     def data_functions(
         self,
@@ -179,7 +184,7 @@ class _WinogradLoops:
         def choose(at: Value, to: Value, start: Sequence[Value], out: Sequence[Value]) -> Value:
             fits = f.icmp("sge", f.smin(*start), 0)
             ends = [f.add(p, plan.side) for p in start]
-            room = [f.sub(n, end) for n, end in zip(self.data, ends, strict=True)]
+            room = [f.sub(n, end) for n, end in zip(self.data[1:], ends, strict=True)]
             fits = f.and_(fits, f.icmp("sge", f.smin(*room), 0))
             extreme = f.var(I1)
             with f.if_(fits) as branch:
@@ -194,26 +199,47 @@ class _WinogradLoops:
         self,
         into: Callable[[Value, Value, Sequence[Value], Sequence[Value]], Value],
         copy: Function | None,
-        position: tuple[Value, Value, Value],
+        position: tuple[Value, Value, Value, Value],
         index: Value,
     ) -> None:
         """One tile's data into scratch: transformed, or as they are where they are extreme."""
         f, plan = self.f, self.plan
-        batch, row, column = position
+        batch, depth, row, column = position
         strides = [self.size(s) for s in self.spec.data.strides]
-        y, x = f.sub(row, self.pads[0]), f.sub(column, self.pads[1])
+        y, x = (f.sub(n, pad) for n, pad in zip((row, column), self.pads[1:], strict=True))
         at = f.add(f.mul(batch, strides[0]), f.add(f.mul(y, strides[3]), f.mul(x, strides[4])))
-        data = f.at(self.pointers[0], at, ELEMENT[self.spec.data.dtype.value])
         to = f.at(self.turned, f.mul(index, plan.pitch), plan.element)
-        extreme = into(data, to, (y, x), (row, column))
+        extreme = f.var(I8, 0)
+        with self.each_slice(at, to, depth, y) as (data, channels, first):
+            is_extreme = into(data, channels, (first, x), (row, column))
+            extreme.set(f.or_(extreme.get(), f.cast(is_extreme, I8)))
         if copy is None:
             return
-        f.store(f.cast(extreme, I8), f.offset(self.extreme, index))
-        with f.if_(extreme):
-            f.call_function(
-                *(copy, data, to, y, x, *strides[3:], *self.data),
-                *(plan.block * plan.pitch, self.spec.channels),
-            )
+        f.store(extreme.get(), f.offset(self.extreme, index))
+        counts = plan.block * plan.pitch, self.spec.channels
+        is_copied = f.icmp("ne", extreme.get(), 0)
+        with f.if_(is_copied), self.each_slice(at, to, depth, y) as (data, channels, first):
+            f.call_function(copy, data, channels, first, x, *strides[3:], *self.data[1:], *counts)
+
+    @contextmanager
+    def each_slice(
+        self, at: Value, to: Value, depth: Value, row: Value
+    ) -> Iterator[tuple[Value, Value, Value]]:
+        """Write a loop over the slices that outputs at `depth` read: the address of a tile's pixels
+        (`at`: their offset in slice 0), that of its channels in scratch (`to`: of the first slice),
+        and its first row, which is below the image where the slice is outside the data."""
+        f, spec, w = self.f, self.spec, self.spec.window
+        kind = ELEMENT[spec.data.dtype.value]
+        if (w.kernel[0], spec.in_sizes[0], spec.out_sizes[0]) == (1, 1, 1):
+            yield f.at(self.pointers[0], at, kind), to, row
+            return
+        first = f.sub(f.mul(depth, w.strides[0]), self.pads[0])
+        with f.range(0, self.plan.slices, unroll=1) as i:
+            here = f.add(first, f.mul(i, w.dilations[0]))
+            data = f.add(at, f.mul(here, self.size(spec.data.strides[2])))
+            channels = f.at(to, f.mul(i, spec.channels), self.plan.element)
+            y = f.select(f.icmp("ult", here, self.data[0]), row, self.data[1])
+            yield f.at(self.pointers[0], data, kind), channels, y
 
     # -- products and results -----------------------------------------------------------------
 
@@ -221,7 +247,7 @@ class _WinogradLoops:
         """One panel of output channels of a block's tiles."""
         f, plan, spec = self.f, self.plan, self.spec
         vectors = -(-channels // plan.lanes)
-        size = PackedLayout.of(spec.packed, spec.channels, plan.nr).size
+        size = PackedLayout.of(spec.packed, plan.channels, plan.nr).size
         weights = f.at(self.pointers[1], f.mul(panel, size), plan.element)
         strips = f.ceil_div(count, plan.rows)
         # While all strips are multiplied at a point, the next point's weights are fetched, at the
@@ -243,12 +269,12 @@ class _WinogradLoops:
                 self.multiply(vectors, f.sub(count, row), where)
         widths = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
         finish = self.finish_functions(widths)
-        with self.each_tile(first, count, each) as (i, (batch, row, column)):
+        with self.each_tile(first, count, each) as (i, (batch, depth, row, column)):
             left = [f.sub(n, at) for n, at in zip(self.out, (row, column), strict=True)]
             sums = f.at(self.sums, f.mul(i, plan.nr), F32)
             for v, n in enumerate(widths):
                 channel = f.add(f.mul(panel, plan.nr), v * plan.lanes)
-                self.point_to(batch, channel, row, column)
+                self.point_to((batch, channel, depth, row, column))
                 finish(
                     i, f.at(sums, v * plan.lanes, F32), left, n, f.at(weights, v * plan.lanes, F32)
                 )
@@ -270,7 +296,7 @@ class _WinogradLoops:
         """What writes the transform back and the epilogue of up to a vector of channels: (tile,
         sums, rows and columns that exist, channels, weights)."""
         f, g, plan = self.f, self.g, self.plan
-        taps = taps_offset(plan, self.panels, self.spec.channels)
+        taps = taps_offset(plan, self.panels, plan.channels)
 
         def directly(i: Value, weights: Value) -> list[Value]:
             """Whether a tile's data are computed directly, the data, and the filters."""
@@ -312,15 +338,14 @@ class _WinogradLoops:
             self.results[channels] = assembly.result_function(g, plan, channels), direct
         return self.results[channels]
 
-    def point_to(self, batch: Value, channel: Value, row: Value, column: Value) -> None:
-        """Store the addresses of a tile's first pixel and channel, in extras and out, in the
-        frame."""
+    def point_to(self, position: Sequence[Value]) -> None:
+        """Store the addresses of a tile's first pixel and channel (batch, channel, depth, row,
+        column), in extras and out, in the frame."""
         f = self.f
         for k, (pointer, o) in enumerate(
             zip(self.pointers[2:], self.g.walked_operands, strict=True)
         ):
             at = integer(0)
-            position = (batch, channel, integer(0), row, column)
             for index, stride in zip(position, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))
             self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
@@ -331,7 +356,7 @@ class _WinogradLoops:
         g, plan = self.g, self.plan
         if (rows, vectors) in self.products:
             return self.products[rows, vectors]
-        lanes, depth = plan.lanes, -(-self.spec.channels // plan.kr)
+        lanes, depth = plan.lanes, -(-plan.channels // plan.kr)
         # As in register_tile.py: tall tiles have no registers for a second step's loads.
         unroll = min(plan.unroll, 24 // (rows * vectors) + 1)
         loop = MultiplyAddLoop(

@@ -167,17 +167,22 @@ def direct_function(
         linkage="internal",
     )
     p, m, (tail,) = f.params, plan.m, g.tails(f, channels)
-    tap_size = panels * PackedLayout(spec.channels, plan.nr, plan.nr).size
+    tap_size = panels * PackedLayout(plan.channels, plan.nr, plan.nr).size
     place_size = plan.block * plan.pitch
     sums = f.stack(m * m * g.lanes * 4)
     # Two rows of pixels at a time: sums enough to hide the latency of one another.
     with f.range(0, m, 2, unroll=1) as i:
         accumulators = [[f.var(g.vector, 0) for _ in range(m)] for _ in range(2)]
-        with f.range(0, _TAPS, unroll=1) as y, f.range(0, _TAPS, unroll=1) as x:
-            tap = f.add(f.mul(y, _TAPS), x)
-            weights = f.at(p["weights"], f.mul(tap, tap_size), F32)
+        with (
+            f.range(0, plan.slices, unroll=1) as z,
+            f.range(0, _TAPS, unroll=1) as y,
+            f.range(0, _TAPS, unroll=1) as x,
+        ):
+            tap, channel = f.add(f.mul(y, _TAPS), x), f.mul(z, spec.channels)
+            at = f.add(f.mul(tap, tap_size), f.mul(channel, plan.nr))
+            weights = f.at(p["weights"], at, F32)
             first = f.add(f.mul(f.add(i, y), plan.side), x)
-            data = f.at(p["data"], f.mul(first, place_size), F32)
+            data = f.at(p["data"], f.add(f.mul(first, place_size), channel), F32)
             with f.range(0, spec.channels, unroll=1) as c:
                 weight = f.load(g.vector, f.at(weights, f.mul(c, plan.nr), F32))
                 for down, row in enumerate(accumulators):

@@ -48,12 +48,15 @@ _INVERSE: Final = pow(9, -1, 1 << 32)
 
 
 def transform_filters(filters: Array, m: int) -> Array:
-    """[O, C, 3, 3] as [(m + 2)^2, C, O], computed in f64 and rounded once; integers exactly. Behind
-    those of floats are the nine taps as they are, [9, C, O] (conv/winograd_guard.py).
+    """[O, C, (D,) 3, 3] as [(m + 2)^2, D * C, O], computed in f64 and rounded once; integers
+    exactly. Behind those of floats are the nine taps as they are, [9, D * C, O]
+    (conv/winograd_guard.py).
 
     Both dimensions at once: (G x G) times the nine taps of every filter, some channels at a time,
     so that the wide numbers stay in the cache.
     """
+    if filters.ndim == 5:
+        filters = filters.swapaxes(1, 2).reshape(len(filters), -1, *filters.shape[3:])
     outputs, channels = filters.shape[:2]
     g = np.array(_FILTERS[m] if filters.dtype.kind == "f" else _WHOLE)
     both = np.kron(g, g)

@@ -48,7 +48,8 @@ def fits_results(g: ConvContext, plan: WinogradSchedule) -> bool:
     if plan.points * plan.block * plan.nr * 4 > _MAX_OFFSET_BYTES:
         return False
     panels = -(-spec.outputs // plan.nr)
-    return 8 * panels * PackedLayout(spec.channels, plan.nr, plan.nr).size <= _MAX_OFFSET_BYTES
+    tap = panels * PackedLayout(plan.channels, plan.nr, plan.nr).size * 4
+    return _TAPS * _TAPS * tap <= _MAX_OFFSET_BYTES
 
 
 def fits_epilogue(g: ConvContext, plan: WinogradSchedule) -> bool:
@@ -386,7 +387,7 @@ def direct_function(
     spec, m, side = g.spec, plan.m, plan.side
     frame, data, weights, height, width = (argument(i) for i in range(5))
     pixel = plan.block * plan.pitch * 4
-    tap = panels * PackedLayout(spec.channels, plan.nr, plan.nr).size * 4
+    tap = panels * PackedLayout(plan.channels, plan.nr, plan.nr).size * 4
     loop = MultiplyAddLoop(
         element=F32,
         lanes=plan.lanes,
@@ -399,12 +400,18 @@ def direct_function(
     stored = (channels or plan.lanes,) * (m * m)
     w = TileWriter(TileLayout(F32, plan.lanes, m * m, *planned, stored))
     w.zero_sums()
-    rows, taps = "%r9", "%r10"
+    rows, taps, slices = "%r9", "%r10", "%r11"
+    if plan.slices > 1:
+        w.add(f"movl $${plan.slices}, {low_half(slices)}", "4:")
     w.add(f"movl $${_TAPS}, {low_half(rows)}", "5:", f"movl $${_TAPS}, {low_half(taps)}", "6:")
     moved = w.loop(loop, range(m * m), (data, weights, "", ""), _COUNTER, spec.channels)
     w.add(f"addq $${pixel - moved * loop.a_step}, {data}")
     w.add(f"addq $${tap - moved * loop.b_step}, {weights}", f"decq {taps}", "jne 6b")
     w.add(f"addq $${(side - _TAPS) * pixel}, {data}", f"decq {rows}", "jne 5b")
+    if plan.slices > 1:
+        w.add(f"subq $${_TAPS * side * pixel - spec.channels * 4}, {data}")
+        w.add(f"subq $${_TAPS * _TAPS * tap - spec.channels * plan.nr * 4}, {weights}")
+        w.add(f"decq {slices}", "jne 4b")
     pixels = _PixelWriter(w, planned, [data, weights, "%r9", "%r10", "%r11"], w.spare)
     pixels.begin()
     for i in range(m):

@@ -7,13 +7,19 @@ import numpy as np
 import onnxruntime
 import pytest
 from irc_compiler.compiler.lowering.lower import lower
-from irc_compiler.compiler.lowering.schedule.conv_algorithm import MAX_WEIGHT, MAX_WEIGHT_RATIO
+from irc_compiler.compiler.lowering.schedule.conv_algorithm import (
+    MAX_WEIGHT,
+    MAX_WEIGHT_RATIO,
+    byte_tile,
+)
 from irc_compiler.compiler.options import Options
 from irc_compiler.ir.dims import symbol
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.graph import Graph, Value
 from irc_compiler.ir.infer import infer_graph
 from irc_compiler.ir.ops import Constant, Convolution, Parameter, Result
+from irc_compiler.ir.ops.nn.pooling_window import Windows
+from irc_compiler.plan.processors import processor_target
 from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.target import generic_target
 from onnx import TensorProto as T
@@ -26,11 +32,12 @@ def numbers(*shape: int) -> np.ndarray:
 
 def tile(filters: np.ndarray, precision: str = "f32", size: int = 28) -> int:
     """The side of the tiles with which a convolution by these filters is lowered."""
-    graph = Graph("test")
-    data = Parameter(DType.f32, (symbol("N"), filters.shape[1], size, size))
+    graph, depth = Graph("test"), [6] * (filters.ndim - 4)
+    data = Parameter(DType.f32, (symbol("N"), filters.shape[1], *depth, size, size))
     x = Value(graph.add(data, name="x"))
     w = Value(graph.add(Constant.of(filters, DType.f32)))
-    y = graph.add(Convolution(pads_begin=(1, 1), pads_end=(1, 1)), [x, w])
+    pads = (1,) * (filters.ndim - 2)
+    y = graph.add(Convolution(pads_begin=pads, pads_end=pads), [x, w])
     graph.add(Result(), [Value(y)], name="y")
     infer_graph(graph)
     plan, _ = lower(graph, generic_target("avx512"), Options(precision=precision))
@@ -70,6 +77,29 @@ def test_extreme_filters_are_not(value: float, precision: str) -> None:
     one_tap = np.zeros((20, 16, 3, 3), np.float32)
     one_tap[:, :, 2, 1] = 1
     assert tile(one_tap, precision) == 0
+
+
+def test_slices_of_three_axes_are_channels() -> None:
+    """As many as windows read count, and each slice's filters are ordinary by themselves."""
+    assert [tile(numbers(20, 16, 3, 3, 3), size=n) for n in (7, 14, 28)] == [0, 2, 4]
+    assert [tile(numbers(20, n, 3, 3, 3)) for n in (5, 6)] == [0, 4]
+    assert tile(numbers(20, 5, 1, 3, 3)) == tile(numbers(15, 16, 3, 3, 3)) == 0
+    assert tile(numbers(20, 16, 3, 3, 5)) == tile(numbers(20, 16, 3, 1, 3)) == 0
+    filters = numbers(20, 16, 3, 3, 3)
+    filters[7, :, 1] = 1e4
+    assert tile(filters) == 4
+    filters[7, 3, 0, 0, 2] = 1e4
+    assert tile(filters) == 0
+
+
+def test_bytes_are_transformed_in_two_axes() -> None:
+    """Also where the batch is not known, so that a volume has as many known sizes as images."""
+    filters = np.ones((64, 64, 3, 3, 3), np.int8)
+    volume = Windows((3, 3, 3), (1,) * 3, (1,) * 3, (1,) * 3, (1,) * 3)
+    image = Windows((3, 3), (1,) * 2, (1,) * 2, (1,) * 2, (1,) * 2)
+    given = Options(), processor_target("icelake-server")
+    assert byte_tile(*given, image, filters[:, :, 0], 1, (1, 64, 56, 56)) == 4
+    assert byte_tile(*given, volume, filters, 1, (symbol("N"), 64, 64, 56, 56)) == 0
 
 
 def convolution(size: int, channels: int) -> bytes:

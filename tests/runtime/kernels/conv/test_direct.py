@@ -321,7 +321,15 @@ WINOGRAD = {
     "four": Case((28, 30), (3, 3), 18, 33, pads=(1, 1), epilogue="residual", winograd=4),
     "four_odd": Case((13, 9), (3, 3), 7, 40, pads=(0, 1), epilogue="swish", batch=2, winograd=4),
     "many": Case((40, 41), (3, 3), 300, 8, pads=(1, 1), epilogue="bias", winograd=4),
-}
+    "volume": Case((5, 8, 12), (3, 3, 3), 16, 32, pads=(1, 1, 1), epilogue="residual", winograd=2),
+    "volume_four": Case((4, 28, 30), (3, 3, 3), 18, 33, pads=(1, 1, 1), batch=2, winograd=4),
+    "slices": Case((3, 9, 14), (1, 3, 3), 20, 9, pads=(0, 1, 1), epilogue="bias", winograd=2),
+    "far_slices": Case((2, 7, 9), (3, 3, 3), 5, 16, pads=(4, 1, 1), winograd=2),
+    "slices_apart": Case(
+        (9, 8, 7), (2, 3, 3), 16, 16, strides=(2, 1, 1), dilations=(3, 1, 1), pads=(2, 1, 0),
+        epilogue="swish", winograd=4,
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.slow

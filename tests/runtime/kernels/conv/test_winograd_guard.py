@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,12 @@ CASES = {
     "four bare": Case((13, 12), (3, 3), 17, 70, winograd=4),
     "far": Case((11, 14), (3, 3), 16, 16, pads=(2, 3), winograd=4),
     "uneven": Case((12, 15), (3, 3), 16, 5, pads=(0, 1), pads_end=(1, 0), winograd=4),
-}
+    "volume": Case((4, 9, 12), (3, 3, 3), 17, 20, pads=(1, 1, 1), winograd=4),
+    "slices": Case(
+        (7, 9, 11), (3, 3, 3), 16, 16, strides=(2, 1, 1), dilations=(2, 1, 1), pads=(2, 1, 1),
+        batch=2, winograd=2,
+    ),
+}  # fmt: skip
 each_isa = pytest.mark.parametrize("isa", ISAS)
 each_case = pytest.mark.parametrize("name", CASES)
 Change = Callable[[np.ndarray], Any]
@@ -66,7 +72,7 @@ def check(case: Case, isa: str, change: Change, workers: int = 1, at: str = "end
     sums = computed(direct(case), isa, absolute, weights=lambda w: np.abs(w, out=w))
     finite = np.isfinite(found)
     error = np.abs(found[finite].astype(np.float64) - expected[finite])
-    limit = 9 * case.channels * 2.0**-24 * sums[finite].astype(np.float64)
+    limit = math.prod(case.kernel) * case.channels * 2.0**-24 * sums[finite].astype(np.float64)
     assert (error <= limit).all(), float((error / limit).max())
     return np.argwhere(~finite)
 

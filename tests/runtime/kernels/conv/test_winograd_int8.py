@@ -11,6 +11,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedConv
 from irc_compiler.plan.packing.panel_params import multiplies_pairs
 from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.convolution import Window
 from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
@@ -112,6 +113,7 @@ def test_pairs_are_multiplied(processor: str, instruction: str) -> None:
         ({"data": Operand(U8, (6144, 2, 768, 64))}, "is not for"),
         ({"zero_point": Operand(I8, (0,))}, "zero point"),
         ({"compute_dtype": DType.bf16}, "sums otherwise"),
+        ({"window": Window((1, 3, 3), (1,) * 3, (1,) * 3, (0, 1, 1))}, "is not for"),
     ],
 )
 def test_specs_that_do_not_fit_are_refused(change: dict, message: str) -> None:

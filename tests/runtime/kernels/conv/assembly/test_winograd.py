@@ -29,6 +29,8 @@ CASES = {
     "two vectors in part": Case((8, 13), (3, 3), 26, 32, pads=(1, 1), batch=2, winograd=2),
     "outputs in part": Case((12, 9), (3, 3), 16, 33, pads=(1, 1), winograd=4),
     "few outputs": Case((9, 12), (3, 3), 16, 5, pads=(1, 1), winograd=2, epilogue="residual"),
+    "volume": Case((6, 9, 12), (3, 3, 3), 26, 32, pads=(1, 1, 1), winograd=4, epilogue="residual"),
+    "slices": Case((6, 9, 11), (2, 3, 3), 16, 5, strides=(2, 1, 1), pads=(1, 1, 1), winograd=2),
 }
 # Whose results wait in memory for an epilogue that LLVM compiles.
 LONG = {
@@ -41,7 +43,7 @@ LONG = {
 def change(data: np.ndarray) -> None:
     """Values that make some tiles extreme, of which one is at an edge."""
     data[0, 0, 3, 2], data[0, 5, 5, 1] = np.nan, 1e30
-    data[-1, -1, -1, -1] = -np.inf
+    data.reshape(-1)[-1] = -np.inf
 
 
 @needs_avx512

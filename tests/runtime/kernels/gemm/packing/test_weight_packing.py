@@ -118,3 +118,12 @@ def test_pack_transforms_filters_piece_by_piece(m: int, monkeypatch: pytest.Monk
     # The taps as they are follow.
     taps = array[:32].reshape(32, 9, 9).transpose(2, 1, 0)
     np.testing.assert_array_equal(matrices[(m + 2) ** 2 :, 0], taps)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_slices_of_transformed_filters_are_channels(m: int) -> None:
+    array = np.random.default_rng(6).standard_normal((40, 5, 3, 3, 3)).astype(np.float32)
+    flat = array.swapaxes(1, 2).reshape(40, 15, 3, 3)
+    layout = PackedConv(32, winograd=m)
+    found, wanted = (pack(a, PlanConstant(0, DType.f32, a.shape, layout)) for a in (array, flat))
+    np.testing.assert_array_equal(found, wanted)
