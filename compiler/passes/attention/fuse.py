@@ -58,7 +58,7 @@ def take_operation(
     """OpenVINO's operation, whose scale is known; two products and a softmax where heads are of a
     size that no kernel takes."""
     inputs = graph.inputs(node)
-    query, key, value, mask, given = (*inputs, None, None)[:5]
+    query, key, value, mask, given, sink = (*inputs, None, None, None)[:6]
     shape = shape_of(graph, query)
     values = shape_of(graph, value)
     if shape is None or values is None or shape_of(graph, key) is None:
@@ -73,13 +73,15 @@ def take_operation(
     refused = head_size_failure(graph, query, size) or head_size_failure(graph, value, values[-1])
     if refused and (op.causal or dtype_of(graph, query) is not DType.f32):
         return MatchFailure(refused)
+    if sink is not None and (refused or scale is None):
+        return MatchFailure(refused or "the size of a head is known at run time only")
     if refused or scale is None:
         return _multiply_apart(graph, node, scale)
     if op.causal or (mask is not None and _is_zero(graph, mask)):
         mask = None
     made = Attention(float(scale), "first" if op.causal else "")
     patch = Patch()
-    return patch.replace(Value(node), patch.add(made, query, key, value, mask))
+    return patch.replace(Value(node), patch.add(made, query, key, value, mask, sink))
 
 
 def _multiply_apart(graph: Graph, node: int, scale: float | None) -> Patch:

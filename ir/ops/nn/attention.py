@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...dims import eq
-from ...dims.constraints import require_broadcast
+from ...dims.constraints import require_broadcast, require_equal
 from ...dtype import DType
 from ...errors import ShapeError
 from ...lazy_dataclass import dataclass
@@ -42,11 +42,11 @@ def _infer_attention(
     assert batch is not None
     if sink is not None and ends is not None:
         require_dtype(sink, "sink", (dtype,), str(dtype))
-        rows = len(ends) > 1 and eq(ends[-2], 1) is not True and eq(ends[-2], q[-2]) is not True
-        if len(ends) < 2 or eq(ends[-1], 1) is not True or rows:
-            raise ShapeError(
-                "a sink is not one score per query", got=sink.type, expected=f"[..., {q[-2]}, 1]"
-            )
+        what = "a sink is not one score per query"
+        if len(ends) < 2:
+            raise ShapeError(what, got=sink.type, expected=f"[..., {q[-2]}, 1]")
+        require_equal(ends[-1], 1, what)
+        require_broadcast(ends[-2], q[-2], what)
     if mask is not None and shape:
         for have, want in zip(reversed(shape), (k[-2], q[-2]), strict=False):
             if eq(have, 1) is False and eq(have, want) is False:
@@ -79,6 +79,15 @@ def _scratch_bytes(inputs: Sequence[TensorType | None], outputs: Sequence[Tensor
     return 8 * known + 44 * rows * sizes_of(key.shape)[-2]
 
 
+def _append_sink(scores: Array, sink: Array | None) -> Array:
+    """The scores, and that of the sink behind them in each row."""
+    if sink is None:
+        return scores
+    batch = np.broadcast_shapes(scores.shape[:-2], sink.shape[:-2])
+    last = np.broadcast_to(sink.astype(np.float64), (*batch, scores.shape[-2], 1))
+    return np.concatenate([np.broadcast_to(scores, (*batch, *scores.shape[-2:])), last], -1)
+
+
 def _weights(scores: Array, query: Array) -> Array:
     """The weights of scores, in f32 at least: one that is 0 there makes NaN of an infinite value,
     however little more than 0 it was before it was rounded, as with a Softmax of its own."""
@@ -92,7 +101,9 @@ class ScaledDotProductAttention(Op):
 
     query [N..., L, E], key [N..., S, E], value [N..., S, Ev]; the mask broadcasts to [N..., L, S]
     and is added (floats) or keeps where it is true (booleans); scale is one number, 1 / sqrt(E)
-    where absent. `causal` ignores the mask and lets row i see keys 0..i.
+    where absent. `causal` ignores the mask and lets row i see keys 0..i. A sink [N..., L or 1, 1]
+    is one more score of each row, after the mask, of a key whose value is zero: OpenVINO 2026.4
+    writes it (of GPT-OSS), its specification does not mention it.
     """
 
     kind: ClassVar[str] = "ScaledDotProductAttention"
@@ -103,6 +114,7 @@ class ScaledDotProductAttention(Op):
         Port("value"),
         Port("attention_mask", optional=True),
         Port("scale", optional=True),
+        Port("sink", optional=True),
     )
     causal: bool = False
 
@@ -118,11 +130,12 @@ class ScaledDotProductAttention(Op):
         value: Fact,
         attention_mask: Fact | None = None,
         scale: Fact | None = None,
+        sink: Fact | None = None,
     ) -> tuple[Type, ...]:
         require_dtype(scale, "scale", FLOATS, "a float type")
         if scale is not None:
             require_single(scale, "scale")
-        return _infer_attention(query, key, value, None if self.causal else attention_mask)
+        return _infer_attention(query, key, value, None if self.causal else attention_mask, sink)
 
     def evaluate(
         self,
@@ -131,6 +144,7 @@ class ScaledDotProductAttention(Op):
         value: Array,
         attention_mask: Array | None = None,
         scale: Array | None = None,
+        sink: Array | None = None,
     ) -> tuple[Array, ...]:
         q, k, v = (a.astype(np.float64) for a in (query, key, value))
         factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale.reshape(()))
@@ -143,7 +157,8 @@ class ScaledDotProductAttention(Op):
                 scores = np.where(attention_mask, scores, -np.inf)
             elif attention_mask is not None:
                 scores = scores + attention_mask.astype(np.float64)
-            out = np.matmul(_weights(scores, query), v)
+            found = _weights(_append_sink(scores, sink), query)
+            out = np.matmul(found[..., : scores.shape[-1]], v)
         return (cast_array(out, DType.from_numpy(query.dtype)),)
 
 
@@ -228,9 +243,7 @@ class Attention(Op):
             if self.causal:
                 last = keys - rows if self.causal == "last" else 0
                 scores = np.where(np.tri(rows, keys, last, dtype=bool), scores, -np.inf)
-            if sink is not None:
-                last = np.broadcast_to(sink.astype(np.float64), (*scores.shape[:-1], 1))
-                scores = np.concatenate([scores, last], -1)
+            scores = _append_sink(scores, sink)
             found = _weights(scores, value)
             if self.zeros:
                 found = np.where((scores == -np.inf).all(-1, keepdims=True), 0.0, found)

@@ -177,6 +177,8 @@ NETWORK = [
     (o.ScaledDotProductAttention(True), [f(2, 3, 5, 4), f(2, 3, 6, 4), f(2, 3, 6, 4)]),
     (o.ScaledDotProductAttention(),
      [f(2, 3, 5, 4), f(2, 3, 6, 4), f(2, 3, 6, 4), f(2, 1, 5, 6), k(0.3, F)]),
+    (o.ScaledDotProductAttention(),
+     [f(2, 3, 5, 4), f(2, 3, 6, 4), f(2, 3, 6, 4), f(2, 1, 5, 6), k(0.3, F), f(1, 3, 1, 1)]),
     (o.Convolution((2, 1), (1, 0), (0, 2), (1, 2)), [IMAGE, f(3, 4, 3, 2)]),
     (o.Convolution((2, 2), (0, 0), (0, 0), (1, 1), "same_upper"), [IMAGE, f(3, 4, 3, 2)]),
     (o.Convolution((1, 1), (0, 0), (0, 0), (1, 1), "same_lower"), [IMAGE, f(3, 4, 2, 2)]),

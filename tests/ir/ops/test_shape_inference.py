@@ -108,6 +108,11 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.Pad("edge"), [fact("f32[2]"), known([1]), known([1]), fact("f32[0, N]")], "a single number"),
     (o.RandomUniform(DType.f32), [known([2]), *[fact("f32[2]")] * 2], "a single number"),
     (o.ScaledDotProductAttention(), [*[fact("f32[2, 3]")] * 3, None, fact("f32[4]")], "a single"),
+    (
+        o.ScaledDotProductAttention(),
+        [*[fact("f32[2, 3]")] * 3, None, None, fact("f32[2, 3]")],
+        "not one score per query",
+    ),
     (o.Attention(), [fact("u8[2, 4]"), *[fact("f32[2, 4]")] * 2], "'key'"),
     (o.Attention(), [*[fact("u8[2, 4]")] * 3], "element type"),
     (

@@ -127,6 +127,8 @@ NETWORK = [
     (o.NormalizeL2(1e-3), [IMAGE, k([1])]), (o.LRN(0.5, 0.75, 1.0, 3), [IMAGE, k([1])]),
     (o.ScaledDotProductAttention(), [f(4, 512, 64)] * 3),
     (o.ScaledDotProductAttention(True), [f(4, 512, 64)] * 3),
+    (o.ScaledDotProductAttention(),
+     [*[f(4, 512, 64)] * 3, f(512, 512), np.array(0.1, np.float32), f(4, 1, 1)]),
     (o.Attention(causal="last"), [f(4, 512, 64)] * 3),
     (o.Attention(cap=3.0), [f(4, 512, 64), f(4, 512, 64), f(4, 512, 64), f(512, 512)]),
     (o.Convolution(*EDGES), [IMAGE, f(16, 16, 3, 3)]),

@@ -37,6 +37,19 @@ def test_openvinos_causal_operation_ignores_its_mask() -> None:
     )
 
 
+def test_openvinos_operation_with_a_sink() -> None:
+    """As OpenVINO writes that of GPT-OSS."""
+    head = QKV + '%3 = Input(f32[S, T]) "m"\n%4 = Input(f32[1, 1, 1, 1]) "k"\n'
+    scaled = "%5 = Const(f32[] = 0.5)\n%6 = ScaledDotProductAttention.13(%0, %1, %2, %3, %5, %4)"
+    becomes(
+        head + scaled + " {causal=false}\n%7 = Result.1(%6)",
+        fuse_attention,
+        head + "%6 = Attention.0(%0, %1, %2, %3, %4) {scale=0.5}\n%7 = Result.1(%6)",
+    )
+    large = head.replace("16", "2000") + scaled + " {causal=false}\n%7 = Result.1(%6)"
+    stays(large, fuse_attention, "no attention kernel for heads of size 2000")
+
+
 def test_what_has_no_kernel_stays() -> None:
     text = QKV.replace("f32", "f64")
     tail = "%4 = ScaledDotProductAttention.13(%0, %1, %2) {causal=false}\n%5 = Result.1(%4)"
