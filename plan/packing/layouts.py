@@ -216,8 +216,9 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
     if isinstance(layout, PackedB):
         k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
         return math.prod(shape[:-2]), k, n
-    kernel = shape[lead - 1 :]
-    if layout.winograd and (layout.grouped or not 2 <= len(kernel) <= 3 or kernel[-2:] != (3, 3)):
+    kernel = tuple(shape[lead - 1 :])
+    slides = len(kernel) in (2, 3) and kernel[-2:] == (3, 3)
+    if layout.winograd and (layout.grouped or not slides):
         raise VerificationError("filters that Winograd's transform is not for", got=shape)
     if layout.kr > 1 and layout.depthwise:
         raise VerificationError("these filters have no cells", got=layout.kr)

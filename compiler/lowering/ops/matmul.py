@@ -187,16 +187,18 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
 def shares_left_operand(
     lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger
 ) -> bool:
-    """Whether one matrix A is multiplied by many matrices B of less columns than a vector has. It
-    is computed as (B' A')', where those columns are the rows of one product."""
+    """Whether one matrix A is multiplied by many matrices B of fewer columns than a vector and A
+    have. It is computed as (B' A')', where those columns are the rows of one product."""
     if isinstance(op, MatMulInteger) or compressed_weight(lowering.graph, node) is not None:
         return False
     a, b = (lowering.shape(lowering.graph.input(node, port)) for port in (0, 1))
     if len(a) != 2 or len(b) < 3 or product(b[:-2]) == 1:
         return False
-    columns = b[-2 if op.transpose_b else -1]
-    lanes = lowering.target.lanes(lowering.tensor(Value(node)).dtype.bits)
-    return isinstance(columns, int) and columns < lanes
+    rows, columns = a[-1 if op.transpose_a else -2], b[-2 if op.transpose_b else -1]
+    most = lowering.target.lanes(lowering.tensor(Value(node)).dtype.bits)
+    if isinstance(rows, int):
+        most = min(most, rows)
+    return isinstance(columns, int) and columns < most
 
 
 def zero_points(

@@ -361,13 +361,16 @@ def test_one_matrix_times_many_of_few_columns_is_one_product(
     agree(net, data, feeds, 0)
 
 
-@pytest.mark.parametrize("kind", ["columns of a vector", "one matrix", "two matrices", "a row"])
+@pytest.mark.parametrize(
+    "kind", ["columns of a vector", "one matrix", "two matrices", "a row", "few rows"]
+)
 def test_other_products_of_one_matrix_keep_their_operands(tmp_path: Any, kind: str) -> None:
     left, shape, columns = {
         "columns of a vector": ([40, 24], [6, 24, 64], 64),
         "one matrix": ([40, 24], [1, 24, 3], 3),
         "two matrices": ([2, 40, 24], [2, 24, 3], 3),
         "a row": ([24], [6, 24, 3], 3),
+        "few rows": ([2, 24], [6, 24, 3], 3),
     }[kind]
     data = model(
         [("MatMul", "w x", "y")], {"x": ("f4", shape)}, {"w": integers("f4", *left)}, {"y": "f4"}
