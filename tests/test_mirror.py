@@ -119,7 +119,6 @@ TESTED_IN = {
     "compiler/passes/canonicalize/*.py": "compiler/passes/canonicalize/test_fold_constants.py",
     "compiler/passes/decompose/grid_sample.py": "compiler/lowering/test_decomposed_ops.py",
     "compiler/passes/decompose/maxpool_indices.py": "compiler/lowering/test_decomposed_ops.py",
-    "compiler/passes/decompose/range_eye.py": "compiler/lowering/test_decomposed_ops.py",
     "compiler/passes/decompose/*.py": "models/test_recurrent_cells.py",
     "compiler/passes/layout/*.py": "compiler/passes/layout/test_fold_transposes.py",
     "compiler/passes/match/*.py": "compiler/passes/fuse/test_gelu.py",

@@ -97,6 +97,20 @@ class GraphScope:
         return node
 
     def finish(self, proto: GraphProto) -> None:
-        """Move nodes and initializers into a GraphProto."""
+        """Move nodes, and the initializers that anything reads, into a GraphProto that has its
+        inputs and outputs. (Attributes may hold what inputs of the graph's operations were.)"""
         proto.node.extend(self.nodes)
-        proto.initializer.extend(self.initializers)
+        used = {port.name for port in (*proto.input, *proto.output)} | _find_read_names(proto)
+        proto.initializer.extend(t for t in self.initializers if t.name in used)
+
+
+def _find_read_names(proto: GraphProto) -> set[str]:
+    """The names that nodes of a graph and of its bodies read, and those that bodies return."""
+    pending, found = [proto], set[str]()
+    while pending:
+        for node in pending.pop().node:
+            found.update(node.input)
+            bodies = [a.g for a in node.attribute if a.HasField("g")]
+            found.update(port.name for body in bodies for port in body.output)
+            pending += bodies
+    return found

@@ -18,7 +18,7 @@ def ints(name: int, *numbers: int) -> str:
     return f"%{name} = Constant.1() {{data={list(numbers)}, dtype=i64, shape=[{len(numbers)}]}}\n"
 
 
-def number(name: int, value: int, dtype: str = "i64") -> str:
+def number(name: int, value: float, dtype: str = "i64") -> str:
     return f"%{name} = Constant.1() {{data=[{value}], dtype={dtype}, shape=[]}}\n"
 
 
@@ -58,6 +58,18 @@ CASES = {
     + height("f32")
     + number(6, -1, "f32")
     + number(7, 2, "f32")
+    + "%8 = Range.4(%6, %5, %7) {output_type=f32}\n"
+    + END,
+    "range_from_a_half": IMAGE
+    + height("f32")
+    + number(6, 0.5, "f32")
+    + number(7, 2, "f32")
+    + "%8 = Range.4(%6, %5, %7) {output_type=f32}\n"
+    + END,
+    "range_from_a_half_to_an_integer": IMAGE
+    + height("i64")
+    + number(6, -2.5, "f32")
+    + number(7, 3)
     + "%8 = Range.4(%6, %5, %7) {output_type=f32}\n"
     + END,
     "eye": IMAGE

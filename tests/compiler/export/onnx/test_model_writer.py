@@ -86,6 +86,8 @@ def test_operator_sets_differ_in_operators_and_attributes(opset: int) -> None:
     proto = to_onnx_model(graph, opset=opset)
     assert ("Gelu" in kinds(proto)) == (opset >= 20)
     assert ("GroupNormalization" in kinds(proto)) == (opset >= 21)
+    read = {name for node in proto.graph.node for name in node.input}
+    assert {tensor.name for tensor in proto.graph.initializer} <= read
     (found,) = run_onnxruntime(proto, {proto.graph.input[0].name: x}).values()
     np.testing.assert_allclose(found, interpret(graph, [x])[0], rtol=1e-5, atol=1e-6)
 

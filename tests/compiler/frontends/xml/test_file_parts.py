@@ -225,6 +225,7 @@ def test_onnx_loads_the_same(tmp_path: Path) -> None:
 
 def test_a_refused_file_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its number may be that of another file by the time that the object is collected."""
+    gc.collect()  # files of other tests
     closed, close = list[int](), os.close
 
     def count(handle: int) -> None:
