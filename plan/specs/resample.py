@@ -56,7 +56,8 @@ class ResampleSpec(Spec):
     axis were resampled in `acc` and then the second; `middle` is 1.
 
     An `axis` of 0 gives status EMPTY_AXIS where there is something to write, unless the rule is
-    constant. Computing rules work in `acc`, picking ones on bits of one type. Buffers: data, out.
+    constant. Computing rules work in `acc`, picking ones on bits of one type. Results of f32 data
+    are stored as bf16 without denormals. Buffers: data, out.
     """
 
     family: ClassVar[str] = "resample"

@@ -38,7 +38,14 @@ from ...strided_view import (
 from ..ops.data_movement import known_list, parts_of_view
 from ..schedule.fusion import conversion_of
 from ..schedule.symbols import symbols_in
-from .concat_in_place import NativeReaders, concat_buffer_of, concats_in_place, inputs_of, sharable
+from .concat_in_place import (
+    NativeReaders,
+    concat_buffer_of,
+    concats_in_place,
+    inputs_of,
+    sharable,
+    stored_dtype,
+)
 from .region_lowering import RegionLowering
 from .symbol_sources import find_symbol_sources
 
@@ -104,8 +111,9 @@ def propagate_buffers(
             ):
                 continue
             if isinstance(part, View):
-                lowering.placed[source] = part
-                pending.append(source)
+                if part.dtype in (lowering.tensor(source).dtype, stored_dtype(lowering, source)):
+                    lowering.placed[source] = part
+                    pending.append(source)
             elif readers.is_native(source.node):
                 lowering.divided[source] = part
 

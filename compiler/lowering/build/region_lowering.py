@@ -12,7 +12,7 @@ from ....ir.dtype import DType
 from ....ir.errors import VerificationError
 from ....ir.graph import Graph, Value
 from ....ir.ops import Constant as ConstantOp
-from ....ir.scalar.builder import Builder, Ref, identity
+from ....ir.scalar.builder import Builder, Ref
 from ....ir.scalar.program import Program
 from ....ir.types import TensorType
 from ....plan.packing.layouts import Layout
@@ -207,7 +207,9 @@ class RegionLowering:
 
     def copy(self, source: View, target: View, name: str, sources: Sequence[str]) -> None:
         """A step that copies one view into another of the same shape."""
-        self.elementwise(identity(source.dtype), [source], [target], name, sources)
+        b = Builder()
+        program = b.finish(b.cast_stored(b.input(0, source.dtype), target.dtype))
+        self.elementwise(program, [source], [target], name, sources)
 
     def elementwise(
         self,

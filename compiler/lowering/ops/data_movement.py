@@ -20,7 +20,6 @@ from ....ir.ops import (
     MatMulInteger,
 )
 from ....ir.ops import shape_inference as rules
-from ....ir.scalar.builder import identity
 from ....ir.slice_bounds import normalize_start
 from ....ir.types import normalize_axis
 from ....plan.packing.layouts import PackedB
@@ -229,9 +228,7 @@ def lower_tile(lowering: RegionLowering, node: int, op: Op) -> None:
         assert back is not None
         lowering.copy(back, out, lowering.name(node), lowering.sources(node))
     else:
-        lowering.elementwise(
-            identity(view.dtype), [source], [target], lowering.name(node), lowering.sources(node)
-        )
+        lowering.copy(source, target, lowering.name(node), lowering.sources(node))
 
 
 def lower_gather(lowering: RegionLowering, node: int, op: Gather1 | Gather7 | Gather) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ....ir.dims import Dim
 from ....ir.graph import Value
 from ....ir.ops import DepthToSpace, ShuffleChannels, SpaceToDepth
-from ....ir.scalar.builder import identity
 from ....ir.types import normalize_axis
 from ...strided_view import permute, reshape
 from ..build.region_lowering import RegionLowering
@@ -25,7 +24,7 @@ def lower_arranging(lowering: RegionLowering, node: int, op: Arranging) -> None:
     source = permute(source, order)
     target = reshape(out, source.shape)
     if target is not None:
-        lowering.elementwise(identity(view.dtype), [source], [target], name, sources)
+        lowering.copy(source, target, name, sources)
         return
     copied = lowering.region.allocate(out.dtype, source.shape, name)
     lowering.copy(source, copied, name, sources)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
+from ....ir.ops import Concat, Interpolate
+from ....ir.ops.nn.interpolate import Interpolate4
 from ....ir.types import TensorType, Type
 from ....plan.packing.panel_params import cell_depth, dot_factor_dtype, has_tiles
 from ....plan.target import Target
@@ -20,12 +22,17 @@ LINE_BITS = 512
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _ON_TILES = _PRODUCTS | {"MatMulInteger"}
 _CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})
-_POOL = "MaxPool"
+# What hands on values of its first input, or the largest of them.
+_MOVES = frozenset(
+    "Identity Reshape Squeeze Unsqueeze Transpose Slice StridedSlice Split VariadicSplit Concat "
+    "Tile Broadcast DepthToSpace SpaceToDepth ShuffleChannels Pad MaxPool".split()
+)
 # What can store its result in another type than it computes.
 _WRITERS = (
     _CONVOLUTIONS
-    | {_POOL}
+    | _MOVES
     | frozenset("MatMul Gemm LayerNorm RMSNorm MVN GroupNormalization".split())
+    | frozenset("Interpolate AvgPool AdaptiveAvgPool".split())
 )
 # What writes rows with any stride between them.
 _ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
@@ -45,11 +52,11 @@ def rounded_values(
     winograd_tiles: Mapping[int, int],
 ) -> frozenset[Value]:
     """f32 values that are stored as bf16 (numerics.md, Precision). Every reader is a product that
-    rounds them anyway, or the largest of a window that only such products read, so that no bit of a
-    result changes (but for few rows by compressed weights and attention of few queries, which round
-    nothing themselves); or the sum behind a convolution, which is what a residual stream is made
-    of. A layer hands the next one its factors in half the memory, and nothing is left to convert or
-    to pack."""
+    rounds them anyway, or a movement or the largest of a window that only such products read, so
+    that no bit of a result changes (but for few rows by compressed weights and attention of few
+    queries, which round nothing themselves); or the sum behind a convolution, which is what a
+    residual stream is made of. A layer hands the next one its factors in half the memory, and
+    nothing is left to convert or to pack."""
     if options.precision != "bf16":
         return frozenset()
     summed = _sums(graph, fusion)
@@ -58,8 +65,8 @@ def rounded_values(
     def narrows(use: Use) -> bool:
         if not native.get(use.node, False):
             return False
-        pooled = graph.op(use.node).kind == _POOL and Value(use.node) in found
-        return pooled or use.node in summed or _rounds(graph, use, winograd_tiles)
+        moved = _moves(graph, use) and found.issuperset(_read_values(graph, use.node))
+        return moved or use.node in summed or _rounds(graph, use, winograd_tiles)
 
     # Readers first.
     for value in reversed(list(_values_written(graph, native, fusion, _WRITERS))):
@@ -79,7 +86,19 @@ def _values_written(
         writer = fusion.anchor_of.get(node, node)
         writes = graph.op(writer).kind in kinds or is_elementwise(graph, writer)
         if native[node] and writes and node not in fusion.absorbed:
-            yield from (v for v in graph.values(node) if graph.use_count(v))
+            yield from _read_values(graph, node)
+
+
+def _read_values(graph: Graph, node: int) -> Iterator[Value]:
+    return (v for v in graph.values(node) if graph.use_count(v))
+
+
+def _moves(graph: Graph, use: Use) -> bool:
+    """Whether a node hands on what comes in at a port."""
+    op = graph.op(use.node)
+    if isinstance(op, Interpolate | Interpolate4):
+        return use.port == 0 and op.mode.lower() == "nearest"
+    return op.kind in _MOVES and (use.port == 0 or isinstance(op, Concat))
 
 
 def spaced_values(

@@ -192,6 +192,12 @@ def resample(
         keep(lowering, value, view)
         return
     out = lowering.result(value)
+    if turns[0].rule in PICKING and view.dtype is not out.dtype:
+        rounded = lowering.region.allocate(out.dtype, view.shape, name)
+        lowering.copy(view, rounded, name, lowering.sources(node))
+        view = rounded
+    if turns[0].rule == "constant":
+        fill = _convert_bits(fill, lowering.tensor(value).dtype, out.dtype)
     last = out.rank - 1
     order = list(range(out.rank))
     turned = _are_vectors_of_channels(view) and not _is_channels_last(out)
@@ -217,6 +223,14 @@ def resample(
         view = target
     if turned:
         lowering.copy(view, out, name, lowering.sources(node))
+
+
+def _convert_bits(bits: int, dtype: DType, stored: DType) -> int:
+    """The bits of a number of one type as those of the type in which it is stored."""
+    if dtype is stored:
+        return bits
+    number = np.array(bits, f"i{dtype.bits // 8}").view(dtype.numpy).astype(stored.numpy)
+    return int.from_bytes(number.tobytes(), "little", signed=True)
 
 
 def _is_channels_last(view: View) -> bool:

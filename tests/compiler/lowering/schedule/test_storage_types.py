@@ -19,6 +19,7 @@ from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.specs.base import Size
 from irc_compiler.plan.specs.convolution import ConvSpec
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.specs.pooling import PoolSpec
 from irc_compiler.plan.target import Target, generic_target
@@ -187,6 +188,136 @@ def test_the_largest_of_a_window_is_rounded_before_it_is_found(
     wide = compile_graph(graph, True, 1, "bf16")
     assert pools(wide) == [(DType.f32, DType.f32)]
     np.testing.assert_array_equal(wide([x])[0], found)
+
+
+def ints(name: int, *numbers: int) -> str:
+    return f"%{name} = Constant.1() {{data={list(numbers)}, dtype=i64, shape=[{len(numbers)}]}}\n"
+
+
+def resize(mode: str) -> str:
+    how = f'mode="{mode}", shape_calculation_mode="sizes"'
+    return ints(4, 13, 18) + ints(5, 2, 3) + f"%9 = Interpolate.11(%3, %4, %5) {{{how}}}\n"
+
+
+def pad(mode: str, *filling: float) -> str:
+    extra = f"%6 = Constant.1() {{data={list(filling)}, dtype=f32, shape=[]}}\n" if filling else ""
+    return (
+        ints(4, 0, 0, 1, 2)
+        + ints(5, 0, 0, 2, 0)
+        + extra
+        + f'%9 = Pad.12(%3, %4, %5{", %6" * len(filling)}) {{pad_mode="{mode}"}}\n'
+    )
+
+
+ONE = "%4 = Constant.1() {data=[1], dtype=i64, shape=[]}\n"
+SPLIT = ONE + "%5 = Split.1(%3, %4) {num_splits=2}\n%9 = Concat.1(%5:1, %5) {axis=1}\n"
+BLOCKS = '{block_size=2, mode="depth_first"}'
+# What is between two convolutions: nodes that make %9 of %3, and the channels of %9.
+MOVES = {
+    "concat": ("%9 = Concat.1(%3, %3) {axis=1}\n", 48),
+    "split": (SPLIT, 24),
+    "slice": (
+        ints(4, 1) + ints(5, 7) + ints(6, 2) + ints(7, 3) + "%9 = Slice.8(%3, %4, %5, %6, %7)\n",
+        24,
+    ),
+    "transpose": (ints(4, 0, 1, 3, 2) + "%9 = Transpose.1(%3, %4)\n", 24),
+    "reshape": (ints(4, 2, 24, 4, 16) + "%9 = Reshape.1(%3, %4)\n", 24),
+    "tile": (ints(4, 1, 1, 2, 1) + "%9 = Tile.1(%3, %4)\n", 24),
+    "blocks": (f"%9 = DepthToSpace.1(%3) {BLOCKS}\n", 6),
+    "nearest": (resize("nearest"), 24),
+    "padded": (pad("constant", 1.2345678), 24),
+    "reflected": (pad("reflect"), 24),
+}
+# What cannot hand on rounded values, and stores its own rounded.
+MADE = {
+    "linear": (resize("linear"), 24),
+    "cubic": (resize("cubic"), 24),
+    "average": ("%9 = AvgPool.1(%3) {kernel=[2, 2], strides=[2, 2], exclude_pad=true}\n", 24),
+    "sevenths": (ints(4, 7, 5) + "%9 = AdaptiveAvgPool.8(%3, %4)\n", 24),
+}
+
+
+def between(middle: str, channels: int, tail: str = "") -> Graph:
+    return parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[2, 24, 8, 8]}} "x"
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[24, 24, 1, 1]}}
+%2 = Constant.1() {{data=~2, dtype=f32, shape=[16, {channels}, 3, 3]}}
+%3 = Convolution.1(%0, %1)
+{middle}%10 = Convolution.1(%9, %2)
+%11 = Result.1(%10) "y"
+{tail}""")
+
+
+def factors(net: irc.CompiledModel) -> list[DType]:
+    """The types of what steps read behind the first convolution, up to the second one's data."""
+    specs = [s.spec for s in net.plan.kernel_steps()]
+    first, second = (n for n, s in enumerate(specs) if s.family in ("conv", "gemm"))
+    return [s.operands()[0].dtype for s in specs[first + 1 : second + 1]]
+
+
+@pytest.mark.parametrize("name", [*MOVES, *MADE])
+def test_movements_between_convolutions_change_no_bit(
+    compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """They hand on what is rounded, or round what they make, infinities and denormals as well."""
+    graph = between(*(MOVES | MADE)[name])
+    x = np.random.default_rng(1).standard_normal((2, 24, 8, 8)).astype(np.float32)
+    x[0, :, 2, 2], x[0, 3, 6, 6], x[1, :, 5] = np.inf, np.nan, 1e-39
+    net = compile_graph(graph, True, 1, "bf16")
+    read = factors(net)
+    assert (
+        read == [DType.f32] * (len(read) - 1) + [DType.bf16]
+        if name in MADE
+        else {*read} == {DType.bf16}
+    )
+    found = np.array(net([x])[0])
+    monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
+    wide = compile_graph(graph, True, 1, "bf16")
+    assert set(factors(wide)) == {DType.f32}
+    np.testing.assert_array_equal(wide([x])[0], found)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_movements_round_what_others_read_as_it_was(
+    compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    graph = between(*MOVES[name], '%12 = Tanh.1(%3)\n%13 = Result.1(%12) "z"\n')
+    x = np.random.default_rng(1).standard_normal((2, 24, 8, 8)).astype(np.float32)
+    net = compile_graph(graph, True, 1, "bf16")
+    found = [np.array(y) for y in net([x])]
+    for spec in (s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ElementwiseSpec)):
+        if (spec.inputs[0].dtype, spec.outs[0].dtype) == (DType.f32, DType.bf16):
+            assert [i.op for i in spec.program.instrs] == ["input", "flush", "cast"]
+    monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
+    for mine, wide in zip(found, compile_graph(graph, True, 1, "bf16")([x]), strict=True):
+        np.testing.assert_array_equal(mine, wide)
+
+
+def test_parts_of_a_value_stay_f32_where_one_is_read_as_f32(
+    compile_graph: Callable[..., Any],
+) -> None:
+    middle = ONE + "%9 = Split.1(%3, %4) {num_splits=2}\n"
+    graph = between(middle, 12, '%12 = Result.1(%9:1) "z"\n')
+    net = compile_graph(graph, True, 1, "bf16")
+    assert factors(net)[0] is DType.f32
+
+
+PICKED = "Gather.8(%3, %7, %8)"
+
+
+@pytest.mark.parametrize("other", ["Softmax.8(%3) {axis=1}", PICKED])
+def test_a_concatenation_of_bf16_takes_f32_from_what_cannot_store_bf16(
+    compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    listed = ints(7, *reversed(range(24))) + ints(8, 1)
+    middle = listed + f"%5 = {other}\n%6 = Relu.1(%3)\n%9 = Concat.1(%6, %5) {{axis=1}}\n"
+    graph = between(middle, 48)
+    x = np.random.default_rng(1).standard_normal((2, 24, 8, 8)).astype(np.float32)
+    net = compile_graph(graph, True, 1, "bf16")
+    assert factors(net)[-1] is DType.bf16
+    found = np.array(net([x])[0])
+    monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
+    np.testing.assert_array_equal(compile_graph(graph, True, 1, "bf16")([x])[0], found)
 
 
 def on_tiles(*features: str) -> Target:

@@ -33,6 +33,7 @@ def resampled(
     *,
     dynamic: bool = False,
     dtype: DType = F32,
+    stored: DType | None = None,
     **how: object,
 ) -> np.ndarray:
     """Axis 1 of [outer, axis, middle, inner] by a kernel; the number of workers must not show."""
@@ -43,7 +44,8 @@ def resampled(
         dims = [sizes(n) for n in (outer, axis, count, middle, inner)]
         step = sizes(middle * inner)
         strides = [(sizes(n * middle * inner), step, sizes(inner), 1) for n in (axis, count)]
-        operands = [Operand(dtype, s) for s in strides]
+        types = (dtype, stored or dtype)
+        operands = [Operand(t, s) for t, s in zip(types, strides, strict=True)]
         acc = F32 if dtype.bits == 16 else dtype
         spec = ResampleSpec(rule, *dims, *operands, acc, **how)  # type: ignore[arg-type]
         shape = (outer, count, middle, inner)
@@ -64,6 +66,17 @@ def wanted(data: np.ndarray, count: int, scale: float | None, **how: object) -> 
     mode = "sizes" if scale is None else "scales"
     op = Interpolate(shape_calculation_mode=mode, **how)  # type: ignore[arg-type]
     return op.evaluate(data, np.array(given), np.array([1]))[0]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("rule", ["linear", "cubic", "mean", "max"])
+def test_results_of_f32_are_stored_as_bf16_without_denormals(isa: str, rule: str) -> None:
+    data = noise(2, 6, 1, 19)
+    data[0], data[1, 2] = data[0] * 1e-39, np.inf
+    wide = resampled(data, 4, isa, rule, scale=4 / 6)
+    wide[np.abs(wide) < 2.0**-126] = 0
+    found = resampled(data, 4, isa, rule, scale=4 / 6, stored=DType.bf16)
+    assert same_bits(found, wide.astype(DType.bf16.numpy))
 
 
 @pytest.mark.aarch64
