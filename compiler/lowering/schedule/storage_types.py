@@ -14,9 +14,12 @@ from ....plan.packing.panel_params import cell_depth, dot_factor_dtype, has_tile
 from ....plan.target import Target
 from ...legality import is_elementwise
 from ...options import Options
+from ...strided_view import are_equal
 from ..build.scalar_programs import node_program
 from .fusion import Fusion
 
+# Attention of so many queries may multiply what it reads without rounding it.
+_MAX_FEW_QUERIES = 8
 # A cache line.
 LINE_BITS = 512
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
@@ -32,7 +35,7 @@ _WRITERS = (
     _CONVOLUTIONS
     | _MOVES
     | frozenset("MatMul Gemm LayerNorm RMSNorm MVN GroupNormalization".split())
-    | frozenset("Interpolate AvgPool AdaptiveAvgPool".split())
+    | frozenset("Attention Softmax LogSoftmax Interpolate AvgPool AdaptiveAvgPool".split())
 )
 # What writes rows with any stride between them.
 _ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
@@ -173,9 +176,14 @@ def _sums(graph: Graph, fusion: Fusion) -> frozenset[int]:
 
 
 def _rounds(graph: Graph, use: Use, winograd_tiles: Mapping[int, int]) -> bool:
-    """Whether a node rounds what comes in at a port: as a left factor, or as a convolution's data
-    (Winograd's transform does not)."""
+    """Whether a node rounds what comes in at a port: as a left factor, as a convolution's data
+    (Winograd's transform does not), or as queries, keys and values (a decoder's few queries, which
+    meet the keys of all tokens before, are not)."""
     kind = graph.op(use.node).kind
+    if kind == "Attention":
+        queries, keys = (graph.shape(graph.input(use.node, port))[-2] for port in (0, 1))
+        many = isinstance(queries, int) and queries > _MAX_FEW_QUERIES
+        return use.port < 3 and (many or not isinstance(queries, int) and are_equal(queries, keys))
     if use.port != 0 or kind not in _CONVOLUTIONS:
         return use.port == 0 and kind in _PRODUCTS
     return use.node not in winograd_tiles

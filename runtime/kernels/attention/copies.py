@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from ....ir.dtype import DType
 from ....plan.specs.attention import AttentionSpec
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
+from ..emit.casts import bfloat_of_flushed
 from ..emit.dot_units import right_shift, xor_0x80
 from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load, masked_store, vector_and_tail
@@ -133,7 +135,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
 
             def store(x: Value, row: Value | int) -> None:
                 address = f.at(first, f.add(f.mul(row, stride), d), element)
-                masked_store(f, f.cast(x, element), address, tail)
+                masked_store(f, stored_result(f, spec, x), address, tail)
 
             with f.if_(f.icmp("eq", here, lanes)) as branch:
                 for i, x in enumerate(turned):
@@ -147,6 +149,13 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
         for d, tail in vector_and_tail(f, spec.value_size, lanes):
             square(d, tail)
     return f
+
+
+def stored_result(f: Function, spec: AttentionSpec, x: Value) -> Value:
+    """Results of f32 as they are stored; those of rounded factors as bf16 without denormals."""
+    if spec.compute_dtype is spec.out.dtype is DType.bf16:
+        return bfloat_of_flushed(f, x)
+    return f.cast(x, ELEMENT[spec.out.dtype.value])
 
 
 def _function(p: Products, name: str, params: list[tuple[str, str]]) -> Function:

@@ -29,6 +29,7 @@ from ..emit.gather_lanes import gather
 from ..emit.row_codes import CodeReader
 from ..emit.tail_mask import TailMask, tail_mask
 from ..emit.transpose_registers import transpose_registers
+from .copies import stored_result
 
 # Rows of queries that share a block of keys and values, and those of one register tile.
 MAX_ROWS: Final = 16
@@ -413,4 +414,4 @@ def store_row(
     sums = f.offset(scratch, f.add(f.mul(row, layout.value), layout.sums))
     with f.range(0, spec.value_size, lanes, unroll=1) as d:
         x = f.fmul(f.load(few.kind, f.at(sums, d, F32), 4 * lanes), factor)
-        f.store(f.cast(x, element), f.at(to, d, element))
+        f.store(stored_result(f, spec, x), f.at(to, d, element))

@@ -17,6 +17,7 @@ from irc_compiler.ir.graph import Graph
 from irc_compiler.ir.infer import infer_graph
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.base import Size
 from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
@@ -243,7 +244,7 @@ def between(middle: str, channels: int, tail: str = "") -> Graph:
 %1 = Constant.1() {{data=~1, dtype=f32, shape=[24, 24, 1, 1]}}
 %2 = Constant.1() {{data=~2, dtype=f32, shape=[16, {channels}, 3, 3]}}
 %3 = Convolution.1(%0, %1)
-{middle}%10 = Convolution.1(%9, %2)
+{middle}%10 = Convolution.1(%9, %2) {{strides=[2, 2]}}
 %11 = Result.1(%10) "y"
 {tail}""")
 
@@ -318,6 +319,46 @@ def test_a_concatenation_of_bf16_takes_f32_from_what_cannot_store_bf16(
     found = np.array(net([x])[0])
     monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
     np.testing.assert_array_equal(compile_graph(graph, True, 1, "bf16")([x])[0], found)
+
+
+def attend(rows: int | str) -> Graph:
+    """Three heads of 16 values, between products."""
+    size = f'"{rows}"' if isinstance(rows, str) else rows
+    heads = "".join(
+        f"""%{n} = MatMul.1(%0, %{n - 10})
+%{n + 10} = Reshape.1(%{n}, %1) {{special_zero=true}}
+%{n + 20} = Transpose.1(%{n + 10}, %2)
+"""
+        for n in (20, 21, 22)
+    )
+    weights = "".join(
+        f"%{n} = Constant.1() {{data=~{n}, dtype=f32, shape=[48, 48]}}\n" for n in range(10, 14)
+    )
+    return parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[{size}, 48]}} "x"
+{ints(1, 0, 3, 16)}{ints(2, 1, 0, 2)}{ints(3, 0, 48)}{weights}{heads}
+%50 = ScaledDotProductAttention.13(%40, %41, %42)
+%51 = Transpose.1(%50, %2)
+%52 = Reshape.1(%51, %3) {{special_zero=true}}
+%53 = MatMul.1(%52, %13)
+%54 = Result.1(%53) "y"
+""")
+
+
+@pytest.mark.parametrize("rows", [9, 40, 8, "N"])
+def test_attention_reads_and_stores_bf16_between_products(
+    compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, rows: int | str
+) -> None:
+    """But few queries are not rounded."""
+    x = RNG.standard_normal((rows if isinstance(rows, int) else 23, 48)).astype(np.float32)
+    x[3] *= 1e-20
+    net = compile_graph(attend(rows), True, 1, "bf16")
+    (spec,) = (s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, AttentionSpec))
+    read = DType.f32 if rows == 8 else DType.bf16
+    assert [o.dtype for o in spec.operands()] == [read, read, read, DType.bf16]
+    found = np.array(net([x])[0])
+    monkeypatch.setattr(SCHEDULER, "rounded_values", lambda *_: frozenset())
+    np.testing.assert_array_equal(compile_graph(attend(rows), True, 1, "bf16")([x])[0], found)
 
 
 def on_tiles(*features: str) -> Target:

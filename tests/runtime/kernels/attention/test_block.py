@@ -290,6 +290,23 @@ def test_bf16_factors(isa: str, size: int) -> None:
         check(case, isa, 2e-2)
 
 
+@pytest.mark.parametrize("isa", [*ISAS, *TILED])
+@pytest.mark.parametrize("queries", [1, 20])
+def test_results_of_rounded_factors_are_stored_as_bf16_without_denormals(
+    isa: str, queries: int
+) -> None:
+    case = Case(queries, 40, 32, 32, compute_dtype=BF16)
+    spec, data, _ = build(case)
+    data[2][:, 0] *= 2.0**-126
+    wide = found(case, isa, data)
+    assert ((wide != 0) & (np.abs(wide) < 2.0**-126)).any()
+    wide[np.abs(wide) < 2.0**-126] *= 0
+    narrow = replace(spec, out=replace(spec.out, dtype=BF16))
+    made = run(narrow, data, [wide.shape], isa=isa)
+    assert made.status == 0
+    assert same_bits(made.outs[0], wide.astype(BF16.numpy))
+
+
 @each_byte_isa
 @pytest.mark.parametrize("dtype", [DType.u8, DType.i8], ids=str)
 @pytest.mark.parametrize(
