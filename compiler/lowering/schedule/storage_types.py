@@ -35,7 +35,7 @@ _WRITERS = (
     _CONVOLUTIONS
     | _MOVES
     | frozenset("MatMul Gemm LayerNorm RMSNorm MVN GroupNormalization".split())
-    | frozenset("Attention Softmax LogSoftmax Interpolate AvgPool AdaptiveAvgPool".split())
+    | frozenset("Attention Interpolate AvgPool AdaptiveAvgPool".split())
 )
 # What writes rows with any stride between them.
 _ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
@@ -69,7 +69,7 @@ def rounded_values(
         if not native.get(use.node, False):
             return False
         moved = _moves(graph, use) and found.issuperset(_read_values(graph, use.node))
-        return moved or use.node in summed or _rounds(graph, use, winograd_tiles)
+        return moved or use in summed or _rounds(graph, use, winograd_tiles)
 
     # Readers first.
     for value in reversed(list(_values_written(graph, native, fusion, _WRITERS))):
@@ -164,15 +164,34 @@ def _is_even(type_: Type, rounded: bool, target: Target) -> bool:
     return rest == 0 and lines % 2 == 0 and lines >= _MIN_ALIASING_LINES
 
 
-def _sums(graph: Graph, fusion: Fusion) -> frozenset[int]:
-    """Nodes that add something to a convolution's result as it is stored."""
+def _sums(graph: Graph, fusion: Fusion) -> frozenset[Use]:
+    """What is added to a convolution's result, whatever function of that, as it is stored."""
     return frozenset(
-        node
+        Use(node, port)
         for anchor, chain in fusion.epilogues.items()
         if graph.op(anchor).kind in _CONVOLUTIONS
         for node in chain
-        if all(i.op in _SUM for i in node_program(graph, node).instrs)
+        for port in _added_ports(graph, node)
     )
+
+
+def _added_ports(graph: Graph, node: int) -> Iterator[int]:
+    """The ports of an elementwise node from which a value reaches the result by sums alone."""
+    program = node_program(graph, node)
+    ports = [port for port, value in enumerate(graph.inputs(node)) if value is not None]
+    for operand, port in enumerate(ports):
+        reached = set[int]()
+        for index, instr in enumerate(program.instrs):
+            if instr.op == "input":
+                reads = instr.args == (operand,)
+            else:
+                reads = not reached.isdisjoint(instr.args)
+            if reads and instr.op not in _SUM:
+                break
+            if reads:
+                reached.add(index)
+        else:
+            yield port
 
 
 def _rounds(graph: Graph, use: Use, winograd_tiles: Mapping[int, int]) -> bool:

@@ -94,6 +94,19 @@ def flatten_rows(spec: ConvSpec, target: Target) -> Flat | None:
     return Flat(rows, apart, wide, registers) if 10 * ours <= 9 * theirs else None
 
 
+def pairs_fill_registers(spec: ConvSpec) -> bool:
+    """Whether tiles of two rows of AMX_ROWS pixels leave fewer rows of registers empty than those
+    of one row of twice as many."""
+    w, (height, width) = spec.window, spec.out_sizes[1:]
+    if not isinstance(height, int) or not isinstance(width, int) or width <= MAX_TILE_PLACES:
+        return False
+    if w.dilations[1] > 1 or w.strides[1] > w.kernel[1]:
+        return False
+    # A pass of one register costs two thirds of one of two.
+    ours = -(-width // AMX_ROWS) * (3 * (height // 2) + 2 * (height % 2))
+    return 10 * ours <= 9 * 3 * height * -(-width // MAX_TILE_PLACES)
+
+
 def is_unfolding_short(unfolding: Unfolding) -> bool:
     """Whether the code that unfolds a pixel is short enough."""
     moves = sum(-(-piece.count // _LINE_BYTES) for piece in unfolding.pieces)

@@ -13,6 +13,7 @@ from ....ir.lazy_dataclass import dataclass
 from ....plan.packing.panel_params import BYTES, cell_depth
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
+from ..emit.amx_registers import AMX_ROWS
 from .amx_geometry import (
     MAX_TILE_PLACES,
     Flat,
@@ -20,6 +21,7 @@ from .amx_geometry import (
     flatten_rows,
     instruction,
     is_unfolding_short,
+    pairs_fill_registers,
     plan_im2col,
     step_cells,
 )
@@ -118,13 +120,7 @@ def schedule_conv(spec: ConvSpec, target: Target) -> ConvSchedule:
     if name := instruction(wide, target):
         on_tiles = replace(cut, most=MAX_TILE_PLACES)
         if cells := step_cells(wide):
-            flat = flatten_rows(wide, target)
-            tall = flat.rows if flat else min(2, _tile_rows(wide, on_tiles))
-            rows = choose_rows(wide, target, on_tiles, tall, flat.width if flat else 0)
-            across = _even_tiles(wide, rows, MAX_TILE_PLACES, flat)
-            return AmxConvSchedule(
-                on_tiles, rows, across, tall, flat=flat, instruction=name, cells=cells
-            )
+            return _amx_schedule(wide, target, on_tiles, name, cells)
         if is_unfolding_short(unfolding := plan_im2col(wide)):
             # Tasks of a few panels, all of a unit's one after the other.
             panels = target.heuristics.conv_amx_panels_per_copy
@@ -146,6 +142,22 @@ def schedule_conv(spec: ConvSpec, target: Target) -> ConvSchedule:
     rows = choose_rows(wide, target, cut, tall)
     across, down = _known_tiles(wide, target, cut, rows, tall)
     return PackedSchedule(cut, rows, across, tall, down)
+
+
+def _amx_schedule(
+    spec: ConvSpec, target: Target, cut: ConvTiling, instruction: str, cells: int
+) -> AmxConvSchedule:
+    """Tiles of one row of pixels, or of two where these fill the registers better."""
+    flat = flatten_rows(spec, target)
+    tall = flat.rows if flat else min(2, _tile_rows(spec, cut))
+    if tall == 1 and pairs_fill_registers(spec):
+        paired = replace(cut, most=AMX_ROWS)
+        rows = choose_rows(spec, target, paired, 2)
+        if (across := _even_tiles(spec, rows, AMX_ROWS)) is not None:
+            return AmxConvSchedule(paired, rows, across, 2, instruction=instruction, cells=cells)
+    rows = choose_rows(spec, target, cut, tall, flat.width if flat else 0)
+    across = _even_tiles(spec, rows, MAX_TILE_PLACES, flat)
+    return AmxConvSchedule(cut, rows, across, tall, flat=flat, instruction=instruction, cells=cells)
 
 
 def _even_tiles(

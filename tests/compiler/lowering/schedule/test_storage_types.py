@@ -167,6 +167,28 @@ def test_a_sum_for_another_function_reads_and_stays_f32(
     assert products(net)[:3] == [DType.bf16, second, DType.f32]
 
 
+@pytest.mark.parametrize(
+    "joined, stored",
+    [
+        pytest.param("Add.1(%8, %6)", DType.bf16, id="sum"),
+        pytest.param("Maximum.1(%6, %8)", DType.bf16, id="larger one"),
+        pytest.param("Multiply.1(%8, %6)", DType.f32, id="product"),
+    ],
+)
+def test_a_function_of_the_convolution_alone_comes_before_the_sum(
+    compile_graph: Callable[..., Any], joined: str, stored: DType
+) -> None:
+    """As in YOLO's bottlenecks: x + silu(conv(silu(conv(x))))."""
+    text = STREAM.replace("%8 = Add.1(%7, %6)", "%8 = Swish.4(%7)")
+    text = text.replace("%9 = Relu.1(%8)", f"%9 = {joined}")
+    graph = parse_graph(text + ENDS["convolution"])
+    x = np.random.default_rng(1).standard_normal((2, 32, 12, 12)).astype(np.float32)
+    net = compile_graph(graph, True, 1, "bf16")
+    assert products(net)[0] is stored
+    (exact,) = interpret(graph, [x])
+    assert np.linalg.norm(net([x])[0] - exact) <= 1e-2 * np.linalg.norm(exact)
+
+
 def test_the_largest_of_a_window_is_rounded_before_it_is_found(
     compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,24 @@ def test_integers_are_exact(name: str, isa: str) -> None:
     check(replace(case, dynamic=True), isa, rng.choice([1, 2]), rng.choice(["start", "end"]))
 
 
+PAIRS = {
+    "even rows": ((6, 48), (3, 3), (1, 1)),
+    "odd rows": ((5, 40), (3, 3), (1, 1)),
+    "volume": ((2, 4, 37), (3, 3, 3), (1, 1, 1)),
+    "strides": ((11, 79), (3, 3), (1, 1)),
+}
+
+
+@each_isa
+@pytest.mark.parametrize("name", PAIRS)
+def test_tiles_of_two_rows_are_exact(name: str, isa: str) -> None:
+    data, kernel, pads = PAIRS[name]
+    strides = (2, 2) if name == "strides" else ()
+    case = Case(data, kernel, 32, 40, pads=pads, strides=strides, compute_dtype=BF16)
+    for workers in (1, 3):
+        check(case, isa, workers)
+
+
 @pytest.mark.aarch64
 @pytest.mark.slow
 @each_isa

@@ -66,6 +66,31 @@ def test_algorithm_follows_from_spec_and_target(name: str) -> None:
         schedule.cut = None  # type: ignore[assignment,union-attr]
 
 
+@pytest.mark.parametrize(
+    ("size", "tall", "columns"),
+    [
+        ((9, 32), 1, [32]),
+        ((8, 48), 2, [16]),
+        ((9, 48), 2, [16]),
+        ((1, 48), 1, [24]),
+        ((8, 64), 1, [32]),
+        ((8, 40), 2, [14, 13]),
+        ((8, 104), 2, [15, 14]),
+        ((8, 112), 2, [16]),
+        ((8, 224), 1, [32]),
+    ],
+)
+def test_tiles_of_two_rows_where_they_fill_the_registers(
+    size: tuple[int, int], tall: int, columns: list[int]
+) -> None:
+    case = Case(size, (3, 3), 32, 64, pads=(1, 1), compute_dtype=DType.bf16)
+    target = replace(sapphire_rapids(), heuristics=Heuristics(conv_amx_max_flat_columns=16))
+    schedule = schedule_conv(packed(case, kr=2, runs=True), target)
+    assert isinstance(schedule, AmxConvSchedule) and schedule.across is not None
+    assert (schedule.tall, [run.size for run in schedule.across]) == (tall, columns)
+    assert schedule.cut.most == (16 if tall == 2 else 32)
+
+
 def test_depthwise_tiles_follow_thresholds() -> None:
     case = Case((9, 40), (3, 3), 1, 1, groups=32, pads=(1, 1))
     spec = packed(case, grouped=True, depthwise=True)
