@@ -20,12 +20,13 @@ _REDUCTIONS: Final = ("sum", "max", "min", "prod", "any", "all")
 
 @dataclass(frozen=True)
 class ReduceSpec(Spec):
-    """out[kept] = epilogue(kind over reduced axes of prologue(inputs[kept + reduced])).
+    """outs[kept] = epilogue(kind over reduced axes of prologue(inputs[kept + reduced])).
 
-    `kind`: sum, max, min, prod, any, all (max and min propagate NaN; the accumulator's type is the
-    prologue's result type). An empty reduction gives the kind's neutral element; `epilogue` sees
-    the reduced value as input 0 and the number of reduced elements, as a value of the same type,
-    as input 1 (a mean divides by it). Input operands walk (kept..., reduced...), `out` (kept...).
+    `kind`: sum, max, min, prod, any, all (max and min propagate NaN). Each result of the prologue,
+    all of one type, is reduced in that type. An empty reduction gives the kind's neutral element;
+    `epilogue` sees the reduced values and, as its last input, the number of reduced elements as a
+    value of the same type (a mean divides by it). Input operands walk (kept..., reduced...), `outs`
+    (kept...).
     """
 
     family: ClassVar[str] = "reduce"
@@ -35,15 +36,19 @@ class ReduceSpec(Spec):
     kept: tuple[Size, ...]
     reduced: tuple[Size, ...]
     inputs: tuple[Operand, ...]
-    out: Operand
+    outs: tuple[Operand, ...]
     prologue: Program
     epilogue: Program
 
     def operands(self) -> tuple[Operand, ...]:
-        return (*self.inputs, self.out)
+        return (*self.inputs, *self.outs)
+
+    def output_count(self) -> int:
+        return len(self.outs)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        return [*[(*self.kept, *self.reduced)] * len(self.inputs), self.kept]
+        whole = (*self.kept, *self.reduced)
+        return [*[whole] * len(self.inputs), *[self.kept] * len(self.outs)]
 
     def reduced_axes(self) -> tuple[Size, ...]:
         return self.reduced
@@ -54,12 +59,15 @@ class ReduceSpec(Spec):
             expected = ", ".join(_REDUCTIONS)
             raise spec_error("a reduction of an unknown kind", where, self.kind, expected)
         prologue_types = verify_program(self.prologue, types_of(self.inputs), where)
-        require_results(prologue_types, 1, where)
+        if len(set(prologue_types)) != 1:
+            what = "a reduction's programs do not have one type"
+            raise spec_error(what, where, ", ".join(map(str, prologue_types)), None)
         if self.kind in ("any", "all") and prologue_types[0] is not DType.boolean:
             what = "a reduction's type does not fit its kind"
             raise spec_error(what, where, prologue_types[0], DType.boolean)
-        results = verify_program(self.epilogue, [prologue_types[0], prologue_types[0]], where)
-        require_types(results, [self.out.dtype], where)
+        reduced = [*prologue_types, prologue_types[0]]
+        results = verify_program(self.epilogue, reduced, where)
+        require_types(results, types_of(self.outs), where)
 
     def flops(self, dims: Sequence[int]) -> int:
         elements = math.prod(map(resolver(dims), (*self.kept, *self.reduced)))

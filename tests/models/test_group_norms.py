@@ -88,6 +88,47 @@ def test_far_from_zero() -> None:
     assert not np.any(found)
 
 
+@pytest.mark.parametrize("groups", [1, 4, 16])
+@pytest.mark.parametrize("first", [1e6, -3e30, 0.0])
+def test_deviations_from_an_element_far_from_all_others(groups: int, first: float) -> None:
+    """The first element of each group is what deviations are summed from."""
+    g = OnnxGraph(21)
+    g.weight("w", np.eye(16, dtype=np.float32).reshape(16, 16, 1))
+    y = g.op("Conv", g.input("x", (1, 16, 5000)), "w", kernel_shape=[1])
+    for name, values in (("scale", np.ones(16)), ("bias", np.zeros(16))):
+        g.weight(name, values.astype(np.float32))
+    g.op("GroupNormalization", y, "scale", "bias", num_groups=groups, epsilon=1e-5, result="y")
+    g.output("y", (1, 16, 5000), np.float32)
+    x = np.random.default_rng(0).standard_normal((1, 16, 5000)).astype(np.float32) + 3
+    x.reshape(groups, -1)[:, 0] = first
+    (found,) = irc.compile_model(g.model())({"x": x})
+    split = x.reshape(groups, -1).astype(np.float64)
+    centred = split - split.mean(1, keepdims=True)
+    wanted = centred / np.sqrt(split.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found.reshape(groups, -1), wanted, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [2, 4, 16])
+@pytest.mark.parametrize("at", [0, 15])
+def test_an_infinity_stays_in_its_group(groups: int, at: int) -> None:
+    g, rng = OnnxGraph(21), np.random.default_rng(1)
+    g.weight("w", rng.standard_normal((16, 3, 3, 3)).astype(np.float32))
+    y = g.op("Conv", g.input("x", (2, 3, 9, 9)), "w", pads=[1] * 4)
+    far = np.zeros((2, 16, 1, 1), np.float32)
+    far[0, at] = np.inf
+    y = g.op("Add", y, g.weight("far", far))
+    for name in ("scale", "bias"):
+        g.weight(name, np.ones(16, np.float32))
+    g.op("GroupNormalization", y, "scale", "bias", num_groups=groups, epsilon=1e-5, result="y")
+    g.output("y", (2, 16, 9, 9), np.float32)
+    x = rng.standard_normal((2, 3, 9, 9)).astype(np.float32)
+    (found,) = irc.compile_model(g.model())({"x": x})
+    wanted = np.zeros((2, groups), bool)
+    wanted[0, at * groups // 16] = True
+    unknown = np.isnan(np.array(found).reshape(2, groups, -1))
+    assert np.array_equal(unknown.all(2), wanted) and np.array_equal(unknown.any(2), wanted)
+
+
 @pytest.mark.parametrize("groups", [1, 3, 6])
 @pytest.mark.parametrize("given", [False, True])
 def test_operator_itself(groups: int, given: bool) -> None:

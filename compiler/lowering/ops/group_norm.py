@@ -1,25 +1,29 @@
 """Normalisation over groups of channels, in the order of the data's layout.
 
 The kernel of norms takes rows of neighbours. Groups of channels are none where channels lie last,
-which is how convolutions write them, so statistics are reductions here: means, then roots of
-variances about them, summed in f64; then one elementwise step, with the chain behind it. Nothing
-is turned for it. Groups of several channels are summed by channel first, in vectors of channels.
+which is how convolutions write them, so statistics are a reduction here, which reads the data
+once; then one elementwise step, with the chain behind it. Nothing is turned for it. Groups of
+several channels are summed by channel first, in vectors of channels.
+
+Deviations are from the first element p of each group, and all sums are in f64: the variance, the
+mean of (x - p)^2 less the square of the mean of x - p, loses the bits of (mean - p)^2 / variance,
+which is below the number of elements whatever they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ....ir.dims import Dim
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops.accumulate import computing_dtype
 from ....ir.ops.nn.normalize import GroupNormalization
-from ....ir.scalar.builder import Builder, Ref, identity
+from ....ir.scalar.builder import Builder, Ref
 from ....ir.scalar.program import Program
-from ...strided_view import View, broadcast_to, permute, reshape
+from ...strided_view import View, permute, reshape
 from ..build.region_lowering import Operands, RegionLowering
 from .row_reductions import add_reduction, refuse_row
 
@@ -68,55 +72,48 @@ def _per_channel(lowering: RegionLowering, value: Value, node: int) -> View:
 def _statistics(lowering: RegionLowering, node: int, op: GroupNormalization) -> tuple[View, View]:
     """Means, and 1 / sqrt(variance + epsilon), as they broadcast to the data."""
     value = lowering.graph.input(node, 0)
-    data, shape = lowering.view(value), lowering.shape(value)
+    data, shape, name = lowering.view(value), lowering.shape(value), lowering.name(node)
     channels, groups = shape[1], op.num_groups
     assert isinstance(channels, int)
     acc = computing_dtype(lowering.tensor(value).dtype)
     several = 1 < groups < channels
-    by_channel = several and data.strides[1] == 1
-
-    def reduce_groups(squares: View | None, last: Program, name: str) -> View:
-        """One number per group, as it broadcasts: the mean of the data, or of its squares about
-        `squares`, put through `last`."""
-        made = lowering.region.allocate(acc, (shape[0], groups), name)
-        walked = [data] if squares is None else [data, broadcast_to(squares, shape)]
-        prologue = _build_statistic([v.dtype for v in walked], acc)
-        if by_channel:
-            part = lowering.region.allocate(DType.f64, shape[:2], name)
-            _reduce(lowering, node, walked, part, prologue, _mean(None, DType.f64))
-            walked, prologue = [part], identity(DType.f64)
-        split = [_split_groups(v, groups, channels // groups) for v in walked]
-        _reduce(lowering, node, split, made, prologue, last)
-        whole = (
-            _expand_to_channels(lowering, made, channels, name, lowering.sources(node))
-            if several
-            else made
-        )
-        return _append_unit_axes(whole, len(shape))
-
-    name = lowering.name(node)
-    mean = reduce_groups(None, _mean(None, acc), f"{name}/mean")
-    return mean, reduce_groups(mean, _mean(op.epsilon, acc), f"{name}/deviation")
+    read = [data]
+    if several and data.strides[1] == 1:
+        read = [lowering.region.allocate(DType.f64, shape[:2], name) for _ in range(2)]
+        _reduce(lowering, node, [data], read, _finish_statistics(None, DType.f64))
+    made = [lowering.region.allocate(acc, (shape[0], groups), name) for _ in range(2)]
+    split = [_split_groups(v, groups, channels // groups) for v in read]
+    _reduce(lowering, node, split, made, _finish_statistics(op.epsilon, acc))
+    if several:
+        sources = lowering.sources(node)
+        made = [_expand_to_channels(lowering, v, channels, name, sources) for v in made]
+    mean, factor = (_append_unit_axes(v, len(shape)) for v in made)
+    return mean, factor
 
 
-def _build_statistic(types: Sequence[DType], acc: DType) -> Program:
-    """What is summed, in f64: x, or the square of x about a second operand."""
+def _sum_deviations(types: Sequence[DType]) -> Program:
+    """What is summed, in f64: x, its deviation from the second operand, and the square of that,
+    with the variance of what x is the mean of (the third operand, if any)."""
     b = Builder()
-    x = b.cast(b.input(0, types[0]), acc)
-    if len(types) > 1:
-        centred = b.op("sub", x, b.input(1, types[1]))
-        x = b.op("mul", centred, centred)
-    return b.finish(b.cast(x, DType.f64))
+    x, first, *spread = (b.cast(b.input(i, t), DType.f64) for i, t in enumerate(types))
+    away = b.op("sub", x, first)
+    square = b.op("mul", away, away)
+    for variance in spread:
+        square = b.op("add", square, variance)
+    return b.finish(x, away, square)
 
 
-def _mean(eps: float | None, dtype: DType) -> Program:
-    """Sum / count; with `eps` 1 / sqrt(that + eps)."""
+def _finish_statistics(eps: float | None, dtype: DType) -> Program:
+    """The mean and the variance of three sums and their count; with `eps` the mean and
+    1 / sqrt(variance + eps)."""
     b = Builder()
-    found: Ref = b.op("div", b.input(0, DType.f64), b.input(1, DType.f64))
+    *sums, count = (b.input(i, DType.f64) for i in range(4))
+    mean, away, square = (b.op("div", x, count) for x in sums)
+    found: Ref = b.op("sub", square, b.op("mul", away, away))
     if eps is not None:
         root = b.op("sqrt", b.op("add", found, b.const(eps, DType.f64)))
         found = b.op("div", b.const(1.0, DType.f64), root)
-    return b.finish(b.cast(found, dtype))
+    return b.finish(b.cast(mean, dtype), b.cast(found, dtype))
 
 
 def _split_groups(view: View, groups: int, each: int) -> View:
@@ -135,31 +132,23 @@ def _split_groups(view: View, groups: int, each: int) -> View:
 def _reduce(
     lowering: RegionLowering,
     node: int,
-    views: list[View],
-    out: View,
-    prologue: Program,
+    views: Sequence[View],
+    outs: Sequence[View],
     last: Program,
 ) -> None:
-    """A step that sums all axes behind the first two, neighbours last."""
-    name, rank = lowering.name(node), views[0].rank
+    """A step that sums all axes behind the first two, neighbours last. views: the data, or means
+    and variances."""
+    data, *spread = views
+    name, rank = lowering.name(node), data.rank
     rest = list(range(2, rank))
-    near = [i for i in rest if views[0].strides[i] == 1]
+    near = [i for i in rest if data.strides[i] == 1]
     order = [0, 1, *(i for i in rest if i not in near[:1]), *near[:1]]
-    walked = [permute(v, order) for v in views]
-    work = lowering.vectors(views[0].shape, DType.f64) * 2
-    kept: Sequence[Dim] = out.strides
-    add_reduction(
-        lowering,
-        "sum",
-        rest,
-        walked,
-        out,
-        kept,
-        (prologue, last),
-        work,
-        name,
-        lowering.sources(node),
-    )
+    first = replace(data, strides=(*data.strides[:2], *(0 for _ in rest)))
+    walked = [permute(v, order) for v in (data, first, *spread)]
+    work = lowering.vectors(data.shape, DType.f64) * 2
+    programs = (_sum_deviations([v.dtype for v in walked]), last)
+    kept, sources = outs[0].strides, lowering.sources(node)
+    add_reduction(lowering, "sum", rest, walked, outs, kept, programs, work, name, sources)
 
 
 def _expand_to_channels(

@@ -175,7 +175,7 @@ def lower_reduce(lowering: RegionLowering, node: int, op: Reduction) -> None:
     nodes = dict.fromkeys((*read.nodes, node, *none.nodes))
     name, sources = lowering.name(stored.node), lowering.sources(*nodes)
     work, programs = lowering.vectors(shape, dtype), (prologue, after.finish(ref))
-    add_reduction(lowering, kind, axes, read.views, out, kept_out, programs, work, name, sources)
+    add_reduction(lowering, kind, axes, read.views, [out], kept_out, programs, work, name, sources)
 
 
 # Kinds whose result does not depend on the order of the elements: workers share those of one.
@@ -197,18 +197,18 @@ def add_reduction(
     kind: str,
     axes: Sequence[int],
     ins: Sequence[View],
-    out: View,
+    outs: Sequence[View],
     kept_out: Sequence[Dim],
     programs: tuple[Program, Program],
     work: Dim,
     name: str,
     sources: Sequence[str],
 ) -> None:
-    """A step that reduces `axes` of views of one shape. kept_out: how `out` walks the other axes;
-    programs: what is reduced of the inputs' elements, and what is stored of the result."""
+    """A step that reduces `axes` of views of one shape. kept_out: how all of `outs` walk the other
+    axes; programs: what is reduced of the inputs' elements, and what is stored of the results."""
     shape = ins[0].shape
     kept = [i for i in range(len(shape)) if i not in axes]
-    walked = replace(out, shape=tuple(shape[i] for i in kept), strides=tuple(kept_out))
+    walked = replace(outs[0], shape=tuple(shape[i] for i in kept), strides=tuple(kept_out))
     order = memory_order(walked)
     kept = [kept[i] for i in order]
     kept_axes, kept_strides = coalesce(
@@ -235,7 +235,7 @@ def add_reduction(
         dtype = programs[0].instrs[programs[0].results[0]].dtype
         made = lowering.region.allocate(dtype, (pieces,), name)
         inner, pair = range(1, len(split)), (programs[0], identity(dtype))
-        add_reduction(lowering, kind, inner, views, made, [1], pair, work, name, sources)
+        add_reduction(lowering, kind, inner, views, [made], [1], pair, work, name, sources)
         ins, programs, work = [made], (identity(dtype), programs[1]), 1
         kept_strides, reduced, reduced_strides = [(), ()], (pieces,), [(1,)]
     sizes = SizeCollector()
@@ -247,11 +247,11 @@ def add_reduction(
             sizes.operand(v, (*k, *r))
             for v, k, r in zip(ins, kept_strides[:-1], reduced_strides, strict=True)
         ),
-        out=sizes.operand(out, kept_strides[-1]),
+        outs=tuple(sizes.operand(v, kept_strides[-1]) for v in outs),
         prologue=programs[0],
         epilogue=programs[1],
     )
-    lowering.region.kernel(spec, sizes, [*ins, out], work, name, sources)
+    lowering.region.kernel(spec, sizes, [*ins, *outs], work, name, sources)
 
 
 def refuse_row(dtype: DType) -> str | None:

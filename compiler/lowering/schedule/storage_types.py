@@ -25,7 +25,7 @@ LINE_BITS = 512
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _ON_TILES = _PRODUCTS | {"MatMulInteger"}
 _CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})
-# What hands on values of its first input, or the largest of them.
+# Operations whose results are values of their first input, or the largest of them.
 _MOVES = frozenset(
     "Identity Reshape Squeeze Unsqueeze Transpose Slice StridedSlice Split VariadicSplit Concat "
     "Tile Broadcast DepthToSpace SpaceToDepth ShuffleChannels Pad MaxPool".split()
@@ -97,7 +97,7 @@ def _read_values(graph: Graph, node: int) -> Iterator[Value]:
 
 
 def _moves(graph: Graph, use: Use) -> bool:
-    """Whether a node hands on what comes in at a port."""
+    """Whether the results of a node are values that come in at a port."""
     op = graph.op(use.node)
     if isinstance(op, Interpolate | Interpolate4):
         return use.port == 0 and op.mode.lower() == "nearest"

@@ -49,7 +49,8 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
         raise UnsupportedOperationError("no kernel reduces by this", got=spec.kind)
     module = Module(target)
     operands = spec.operands()
-    buffers = [BufferAssumptions()] * len(spec.inputs) + [BufferAssumptions(writes=True)]
+    buffers = [BufferAssumptions()] * len(spec.inputs)
+    buffers += [BufferAssumptions(writes=True)] * len(spec.outs)
     cut = len(spec.kept)
     kept = coalesce(spec.kept, [o.strides[:cut] for o in operands])
     reduced = coalesce(spec.reduced, [o.strides[cut:] for o in spec.inputs])
@@ -59,8 +60,10 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
     shared = SharedSizes(spec.runtime_dims)
     operands = tuple(shared.share_offset(o) for o in operands)
     across = _is_across(kept, reduced)
+    vectors = _vectors_of_columns(kept, lanes) if across else UNROLL
     if across:
-        kept, reduced = _share_columns(shared, kept, lanes), share_axes(shared, reduced, 0)
+        kept = _share_columns(shared, kept, lanes * vectors)
+        reduced = share_axes(shared, reduced, 0)
     else:
         kept, reduced = share_axes(shared, kept, 0), share_axes(shared, reduced, 1)
     k = open_kernel(module, symbol, buffers, shared.runtime_dims, numbers=shared.numbers)
@@ -69,7 +72,7 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
         pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
         made = _Reduce(spec, f, sizes, kept, reduced, pointers, lanes)
         if across:
-            made.reduce_columns(k.worker, k.workers)
+            made.reduce_columns(k.worker, k.workers, vectors)
         else:
             made.along(k.worker, k.workers, 1 if long else _ROWS_PER_TASK)
     f.ret(0)
@@ -81,9 +84,15 @@ def _lane_count(spec: ReduceSpec, target: Target) -> int:
     return target.lanes(max(max(8, t.bits) for t in types))
 
 
-def _share_columns(shared: SharedSizes, kept: Space, lanes: int) -> Space:
+def _vectors_of_columns(kept: Space, lanes: int) -> int:
+    """How many vectors of results are reduced at once."""
+    inner = kept.axes[-1]
+    return min(UNROLL, -(-inner // lanes)) if isinstance(inner, int) else UNROLL
+
+
+def _share_columns(shared: SharedSizes, kept: Space, block: int) -> Space:
     """The space of results, of which vectors are neighbours, with its sizes as parameters."""
-    inner, block = kept.axes[-1], lanes * UNROLL
+    inner = kept.axes[-1]
     whole = isinstance(inner, int) and inner % block == 0
     found = share_axes(shared, kept, 1)
     return Space((*found.axes[:-1], shared.share(inner, block if whole else 1)), found.strides)
@@ -159,17 +168,22 @@ class _Reduce:
     ) -> None:
         self.spec, self.f, self.sizes, self.lanes = spec, f, sizes, lanes
         self.kept, self.reduced, self.pointers = kept, reduced, pointers
-        self.acc = program_types(spec.prologue)[0]
+        self.acc, self.results = program_types(spec.prologue)[0], len(spec.prologue.results)
         self.join = Join(f, spec.kind, self.acc)
         self.dtypes = [o.dtype for o in spec.operands()]
 
-    def epilogue(self, value: Value) -> Value:
-        """The stored result of a reduced value (any lane count)."""
-        f, spec = self.f, self.spec
+    def start(self, lanes: int) -> list[StackVariable]:
+        """Accumulators of the prologue's results, as they are before the first element."""
+        first = self.join.start(lanes)
+        return [self.f.var(first.type, first) for _ in range(self.results)]
+
+    def epilogue(self, values: Sequence[Value]) -> list[Value]:
+        """The stored results of reduced values (any lane count)."""
+        f, spec, lanes = self.f, self.spec, values[0].lanes
         count = cast(f, self.sizes.product(self.reduced.axes), DType.i64, self.acc)
-        inputs = [value, f.splat(count, value.lanes)]
-        (result,) = emit_program(f, spec.epilogue, inputs, lanes=value.lanes)
-        return cast(f, result, program_types(spec.epilogue)[0], spec.out.dtype)
+        results = emit_program(f, spec.epilogue, [*values, f.splat(count, lanes)], lanes=lanes)
+        types = program_types(spec.epilogue)
+        return [cast(f, x, t, o.dtype) for x, t, o in zip(results, types, spec.outs, strict=True)]
 
     def nest(
         self,
@@ -206,8 +220,9 @@ class _Reduce:
             Lane(f, sizes, o.dtype, s[-1], self.lanes)
             for o, s in zip(self.spec.inputs, strides, strict=True)
         ]
-        out = Lane(f, sizes, self.spec.out.dtype, 1, 1)
-        accumulators = [f.var(self.join.start(self.lanes).type) for _ in range(UNROLL)]
+        inputs = len(lines)
+        outs = [Lane(f, sizes, o.dtype, 1, 1) for o in self.spec.outs]
+        accumulators = [self.start(self.lanes) for _ in range(UNROLL)]
 
         def visit(i: Value, tails: Sequence[TailMask | None]) -> None:
             at = [f.add(i, u * self.lanes) for u in range(len(tails))]
@@ -224,25 +239,31 @@ class _Reduce:
             rows.seek(lo)
             with f.range(lo, hi, unroll=1):
                 pointers = rows.pointers()
-                for a in accumulators:
+                for a in (a for each in accumulators for a in each):
                     a.set(self.join.start(self.lanes))
                 with f.if_(f.icmp("sgt", sizes.product(axes), 0)):
-                    self.nest(axes[:-1], [s[:-1] for s in strides], lines, pointers[:-1], visit_row)
-                value = self.join.total([a.get() for a in accumulators])
-                out.begin(pointers[-1], reads=False)
-                out.store(self.epilogue(value), 0)
+                    before = pointers[:inputs]
+                    self.nest(axes[:-1], [s[:-1] for s in strides], lines, before, visit_row)
+                found = [
+                    self.join.total([a.get() for a in result])
+                    for result in zip(*accumulators, strict=True)
+                ]
+                for out, to, x in zip(outs, pointers[inputs:], self.epilogue(found), strict=True):
+                    out.begin(to, reads=False)
+                    out.store(x, 0)
                 rows.advance()
 
     def accumulate(
-        self, into: StackVariable, values: Sequence[Value], tail: TailMask | None
+        self, into: Sequence[StackVariable], values: Sequence[Value], tail: TailMask | None
     ) -> None:
-        (x,) = emit_program(self.f, self.spec.prologue, values, lanes=self.lanes)
-        into.set(self.join(into.get(), self.join.mask_tail(x, tail)))
+        found = emit_program(self.f, self.spec.prologue, values, lanes=self.lanes)
+        for a, x in zip(into, found, strict=True):
+            a.set(self.join(a.get(), self.join.mask_tail(x, tail)))
 
     # -- across -------------------------------------------------------------------------------
 
-    def reduce_columns(self, worker: Value, workers: Value) -> None:
-        """Blocks of UNROLL vectors of results; a task is one block of one row of results."""
+    def reduce_columns(self, worker: Value, workers: Value, vectors: int) -> None:
+        """Blocks of so many vectors of results; a task is one block of one row of results."""
         f, sizes = self.f, self.sizes
         axes, inner = self.kept.axes[:-1], self.kept.axes[-1]
         n = sizes.value(inner)
@@ -254,7 +275,7 @@ class _Reduce:
             Lane(f, sizes, o.dtype, s[-1], self.lanes)
             for o, s in zip(operands, self.kept.strides, strict=True)
         ]
-        block = self.lanes * UNROLL
+        block = self.lanes * vectors
         blocks = f.ceil_div(n, block)
         lo, hi = share(f, f.mul(sizes.product(axes), blocks), worker, workers)
         with f.if_(f.icmp("slt", lo, hi)):
@@ -268,10 +289,11 @@ class _Reduce:
                 pointers = rows.pointers()
                 whole = integer(1, I1) if n.is_multiple(block) else f.icmp("sge", left, block)
                 with f.if_(whole) as branch:
-                    self.columns(lines, pointers, at, [None] * UNROLL)
+                    self.columns(lines, pointers, at, [None] * vectors)
                     branch.else_()
                     tails = [
-                        tail_mask(f, self.lanes, f.sub(left, u * self.lanes)) for u in range(UNROLL)
+                        tail_mask(f, self.lanes, f.sub(left, u * self.lanes))
+                        for u in range(vectors)
                     ]
                     self.columns(lines, pointers, at, tails)
                 after = f.add(here, 1)
@@ -287,18 +309,19 @@ class _Reduce:
         at: Value,
         tails: Sequence[TailMask | None],
     ) -> None:
-        """Results at `at`: one accumulator per vector over all reduced elements."""
-        f = self.f
-        accumulators = [
-            f.var(self.join.start(self.lanes).type, self.join.start(self.lanes)) for _ in tails
-        ]
+        """Results at `at`: an accumulator of each per vector over all reduced elements."""
+        f, inputs = self.f, len(self.spec.inputs)
+        accumulators = [self.start(self.lanes) for _ in tails]
 
         def visit() -> None:
             for u, tail in enumerate(tails):
-                values = [x.load(f.add(at, u * self.lanes), tail) for x in lines[:-1]]
+                values = [x.load(f.add(at, u * self.lanes), tail) for x in lines[:inputs]]
                 self.accumulate(accumulators[u], values, None)
 
-        self.nest(self.reduced.axes, self.reduced.strides, lines[:-1], pointers[:-1], visit)
-        lines[-1].begin(pointers[-1], reads=False)
-        for u, (a, tail) in enumerate(zip(accumulators, tails, strict=True)):
-            lines[-1].store(self.epilogue(a.get()), f.add(at, u * self.lanes), tail)
+        self.nest(self.reduced.axes, self.reduced.strides, lines[:inputs], pointers[:inputs], visit)
+        for line, to in zip(lines[inputs:], pointers[inputs:], strict=True):
+            line.begin(to, reads=False)
+        for u, (each, tail) in enumerate(zip(accumulators, tails, strict=True)):
+            found = self.epilogue([a.get() for a in each])
+            for line, x in zip(lines[inputs:], found, strict=True):
+                line.store(x, f.add(at, u * self.lanes), tail)

@@ -108,7 +108,13 @@ def test_step_bounds_ignore_an_axis_without_memory() -> None:
 def test_step_bounds_limit_a_reduction() -> None:
     copy = pointwise("copy", 4)
     good = ReduceSpec(
-        "sum", (8,), (4,), (Operand(f32, (0, 1)),), Operand(f32, (1,)), copy.program, copy.program
+        "sum",
+        (8,),
+        (4,),
+        (Operand(f32, (0, 1)),),
+        (Operand(f32, (1,)),),
+        copy.program,
+        copy.program,
     )
     check(good)
     broadcast = (Operand(f32, (0, 0)),)

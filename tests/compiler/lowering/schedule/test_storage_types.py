@@ -251,7 +251,7 @@ MOVES = {
     "padded": (pad("constant", 1.2345678), 24),
     "reflected": (pad("reflect"), 24),
 }
-# What cannot hand on rounded values, and stores its own rounded.
+# What computes values, and stores them rounded.
 MADE = {
     "linear": (resize("linear"), 24),
     "cubic": (resize("cubic"), 24),
@@ -282,7 +282,7 @@ def factors(net: irc.CompiledModel) -> list[DType]:
 def test_movements_between_convolutions_change_no_bit(
     compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """They hand on what is rounded, or round what they make, infinities and denormals as well."""
+    """They move what is rounded, or round what they compute, infinities and denormals as well."""
     graph = between(*(MOVES | MADE)[name])
     x = np.random.default_rng(1).standard_normal((2, 24, 8, 8)).astype(np.float32)
     x[0, :, 2, 2], x[0, 3, 6, 6], x[1, :, 5] = np.inf, np.nan, 1e-39

@@ -44,7 +44,7 @@ def relu(rows: int, columns: int, pitch: int, offset: int = 2) -> Spec:
 
 def columns_mean(rows: int, columns: int) -> Spec:
     data, out = operand(1, columns), operand(1)
-    return ReduceSpec("sum", (columns,), (rows,), (data,), out, SAME, MEAN)
+    return ReduceSpec("sum", (columns,), (rows,), (data,), (out,), SAME, MEAN)
 
 
 def norm(rows: int, outer: int) -> Spec:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.scalar.builder import Builder, identity
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.rows import ReduceSpec
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.machine.detect import host_target
 from support.kernels.harness import ISAS, run, same_bits, strides_of
 
 F32, F64, I32 = DType.f32, DType.f64, DType.i32
@@ -81,7 +84,7 @@ def test_kinds(kind: str, dtype: DType, isa: str) -> None:
                 (a, c),
                 (size,),
                 (Operand(dtype, (step, 1, c)),),
-                Operand(dtype, (c, 1)),
+                (Operand(dtype, (c, 1)),),
                 identity(dtype),
                 identity(dtype),
             )
@@ -117,7 +120,7 @@ def test_mean_of_squares_over_several_axes(isa: str, dynamic: bool) -> None:
                     Operand(F32, tuple(walk[i] for i in order)),
                     Operand(F32, tuple(1 if i == 1 else 0 for i in order)),
                 ),
-                Operand(F32, strides_of([shape[i] for i in kept])),
+                (Operand(F32, strides_of([shape[i] for i in kept])),),
                 square,
                 mean,
             )
@@ -130,6 +133,38 @@ def test_mean_of_squares_over_several_axes(isa: str, dynamic: bool) -> None:
                 first = found if first is None else first
                 assert same_bits(found, first)
             np.testing.assert_allclose(first, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_several_results_of_one_walk(isa: str, dynamic: bool) -> None:
+    """Sums and sums of squares, along rows and across them; the second result is a quotient."""
+    b = Builder()
+    x = b.cast(b.input(0, F32), F64)
+    sums = b.finish(x, b.op("mul", x, x))
+    b = Builder()
+    total, squares, count = (b.input(i, F64) for i in range(3))
+    last = b.finish(b.cast(total, F32), b.op("div", squares, count))
+    for a, n, c in ((3, 70, 1), (2, 9, 5), (1, 33, 16), (2, 5, 40), (1, 3, 83)):
+        data = wholes((a, n, c), F32)
+        size, step = (RuntimeDim(0), RuntimeDim(1)) if dynamic else (n, n * c)
+        outs = (Operand(F32, (c, 1)), Operand(F64, (c, 1)))
+        spec = ReduceSpec("sum", (a, c), (size,), (Operand(F32, (step, 1, c)),), outs, sums, last)
+        for workers in (1, 2, 3):
+            shapes = [(a, c)] * 2
+            made = run(spec, [data], shapes, isa=isa, workers=workers, dims=(n, n * c)).outs
+            assert same_bits(made[0], data.sum(1))
+            assert same_bits(made[1], (data.astype(np.float64) ** 2).sum(1) / n)
+
+
+def test_results_of_several_types_are_refused() -> None:
+    b = Builder()
+    x = b.input(0, F32)
+    mixed = b.finish(x, b.cast(x, F64))
+    outs = (Operand(F32, (1,)),) * 2
+    spec = ReduceSpec("sum", (2,), (3,), (Operand(F32, (3, 1)),), outs, mixed, identity(F32))
+    with pytest.raises(VerificationError, match="do not have one type"):
+        verify_specs([spec], host_target())
 
 
 @pytest.mark.aarch64
@@ -147,7 +182,7 @@ def test_nan_is_propagated(isa: str, kind: str) -> None:
                     (2,),
                     (n,),
                     (Operand(F32, strides),),
-                    Operand(F32, (1,)),
+                    (Operand(F32, (1,)),),
                     identity(F32),
                     identity(F32),
                 )
@@ -167,7 +202,7 @@ def test_random_sums_have_the_same_bits_for_any_workers(isa: str) -> None:
                 (a, c),
                 (size,),
                 (Operand(F32, (step, 1, c)),),
-                Operand(F32, (c, 1)),
+                (Operand(F32, (c, 1)),),
                 identity(F32),
                 identity(F32),
             )
