@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.dims import Dim, eq
+from ..ir.dims import Dim, eq, product
 from ..ir.dtype import DType
 from ..ir.graph import Graph, Value
 from ..ir.op import Op
 from ..ir.ops import (
     ConvInteger,
     Convolution,
+    Gemm,
     Group,
     GroupConvInteger,
     GroupConvolution,
@@ -52,6 +53,10 @@ NATIVE = frozenset(
 )
 
 
+# Products of fewer terms per sum are not rounded to bf16.
+_MIN_ROUNDED_TERMS = 8
+
+
 def is_elementwise(graph: Graph, node: int) -> bool:
     """Whether the node is an elementwise operation with one output and plain broadcasting."""
     op = graph.op(node)
@@ -89,6 +94,20 @@ def head_size_failure(graph: Graph, value: Value, size: Dim) -> str | None:
     if not isinstance(size, int) or not 1 <= size <= MAX_HEAD:
         return f"no attention kernel for heads of size {size}"
     return None
+
+
+def rounds_factors(graph: Graph, node: int) -> bool:
+    """Whether precision bf16 rounds the factors of a product or a convolution: a few terms are
+    coordinates as a rule, whose digits are needed, and no time would be gained."""
+    op = graph.op(node)
+    if isinstance(op, Convolution):
+        terms = product(graph.shape(graph.input(node, 1))[1:])
+    elif isinstance(op, MatMul | Gemm):
+        shape = graph.shape(graph.input(node, 0))
+        terms = shape[-2 if op.transpose_a and len(shape) > 1 else -1]
+    else:
+        return True
+    return not isinstance(terms, int) or terms >= _MIN_ROUNDED_TERMS
 
 
 def window_of(windows: Windows) -> Window:

@@ -27,7 +27,7 @@ from ....plan.packing.layouts import PackedConv
 from ....plan.packing.panel_params import BYTES, cell_depth, conv_cells, conv_panel, packed_layout
 from ....plan.specs.convolution import ConvSpec, express_as_product
 from ....plan.specs.gemm import GemmSpec
-from ...legality import window_of
+from ...legality import rounds_factors, window_of
 from ...strided_view import View, are_equal, coalesce, permute, take
 from ..build.region_builder import SizeCollector
 from ..build.region_lowering import Operands, RegionLowering
@@ -175,10 +175,13 @@ def lower_convolution(lowering: RegionLowering, node: int, op: Convolutions) -> 
         lowering.views[stored] = target
 
 
-def conv_factors(lowering: RegionLowering, dtype: DType) -> DType | None:
+def conv_factors(lowering: RegionLowering, node: int, dtype: DType) -> DType | None:
     """The type that a convolution's factors are rounded to: bf16 if the caller requests it, or if
     they are bf16 anyway."""
-    return DType.bf16 if dtype is DType.bf16 else rounded_factors(lowering.options, dtype)
+    if dtype is DType.bf16:
+        return dtype
+    rounds = rounds_factors(lowering.graph, node)
+    return rounded_factors(lowering.options, dtype) if rounds else None
 
 
 class ConvolutionJob:
@@ -196,7 +199,7 @@ class ConvolutionJob:
     ) -> None:
         self.lowering, self.node, self.stored, self.extras = lowering, node, stored, operands.views
         self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
-        self.compute_dtype = conv_factors(lowering, dtype)
+        self.compute_dtype = conv_factors(lowering, node, dtype)
         self.zero: View | None = None
         # What filters of bytes are stored as, without their zero points.
         self.weights: DType | None = None

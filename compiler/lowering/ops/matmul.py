@@ -20,6 +20,7 @@ from ....plan.packing.panel_params import (
 )
 from ....plan.specs.gemm import MAX_FEW_ROWS, GemmSpec
 from ...compressed_weights import compressed_weight
+from ...legality import rounds_factors
 from ...options import Options
 from ...strided_view import View, broadcast_to, permute, swap_last_axes
 from ..build.gemm_axes import column_parts, join_rows
@@ -54,6 +55,13 @@ def product_factors(options: Options, dtype: DType) -> DType | None:
     return rounded_factors(options, dtype)
 
 
+def _factors(lowering: RegionLowering, node: int, dtype: DType) -> DType | None:
+    """The type that the factors of this product are rounded to."""
+    factors = product_factors(lowering.options, dtype)
+    few = factors is DType.bf16 and not rounds_factors(lowering.graph, node)
+    return None if few else factors
+
+
 def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMulInteger) -> None:
     """Emit the step of a product and of the elementwise chain behind it."""
     a_value, b_value = lowering.graph.input(node, 0), lowering.graph.input(node, 1)
@@ -73,7 +81,7 @@ def lower_matmul(lowering: RegionLowering, node: int, op: MatMul | Gemm | MatMul
     a = matrix(a_view, transpose_a, column=False)
     n = lowering.shape(b_value)[-2 if transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
-    factors = product_factors(lowering.options, dtype)
+    factors = _factors(lowering, node, dtype)
     weight, b_cast = compressed_weight(lowering.graph, node), None
     scaling: list[View] = []
     if weight is None:

@@ -12,7 +12,7 @@ from ....ir.ops.nn.interpolate import Interpolate4
 from ....ir.types import TensorType, Type
 from ....plan.packing.panel_params import cell_depth, dot_factor_dtype, has_tiles
 from ....plan.target import Target
-from ...legality import is_elementwise
+from ...legality import is_elementwise, rounds_factors
 from ...options import Options
 from ...strided_view import are_equal
 from ..build.scalar_programs import node_program
@@ -203,6 +203,6 @@ def _rounds(graph: Graph, use: Use, winograd_tiles: Mapping[int, int]) -> bool:
         queries, keys = (graph.shape(graph.input(use.node, port))[-2] for port in (0, 1))
         many = isinstance(queries, int) and queries > _MAX_FEW_QUERIES
         return use.port < 3 and (many or not isinstance(queries, int) and are_equal(queries, keys))
-    if use.port != 0 or kind not in _CONVOLUTIONS:
-        return use.port == 0 and kind in _PRODUCTS
-    return use.node not in winograd_tiles
+    if use.port != 0 or kind not in _PRODUCTS | _CONVOLUTIONS:
+        return False
+    return use.node not in winograd_tiles and rounds_factors(graph, use.node)

@@ -383,6 +383,57 @@ def test_attention_reads_and_stores_bf16_between_products(
     np.testing.assert_array_equal(compile_graph(attend(rows), True, 1, "bf16")([x])[0], found)
 
 
+@pytest.mark.parametrize("terms", [7, 8])
+def test_products_of_few_terms_read_f32_and_do_not_round(
+    compile_graph: Callable[..., Any], terms: int
+) -> None:
+    """Coordinates of pixels times a matrix would be wrong by whole pixels."""
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[40, 48]}} "x"
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[48, {terms}]}}
+%2 = Constant.1() {{data=~2, dtype=f32, shape=[{terms}, 24]}}
+%3 = MatMul.1(%0, %1)
+%4 = MatMul.1(%3, %2)
+%5 = Result.1(%4) "y"
+""")
+    net = compile_graph(graph, True, 1, "bf16")
+    wanted = (DType.f32, None) if terms == 7 else (DType.bf16, DType.bf16)
+    (spec,) = (s for s in net.plan.specs() if isinstance(s, GemmSpec) and s.k == terms)
+    assert (spec.a.dtype, spec.compute_dtype) == wanted
+    turned = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[{terms}, 40]}} "x"
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[{terms}, 24]}}
+%2 = MatMul.1(%0, %1) {{transpose_a=true}}
+%3 = Result.1(%2) "y"
+""")
+    (spec,) = compile_graph(turned, True, 1, "bf16").plan.specs()
+    assert spec.compute_dtype is wanted[1]
+
+
+@pytest.mark.parametrize(
+    "kind, filters, rounds",
+    [
+        ("Convolution", [24, 7, 1, 1], False),
+        ("Convolution", [24, 8, 1, 1], True),
+        ("Convolution", [24, 2, 2, 2], True),
+        ("ConvolutionBackpropData", [7, 24, 1, 1], True),
+    ],
+)
+def test_convolutions_of_few_terms_do_not_round(
+    compile_graph: Callable[..., Any], kind: str, filters: list[int], rounds: bool
+) -> None:
+    channels = filters[0] if kind.endswith("Data") else filters[1]
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[1, {channels}, 9, 9]}} "x"
+%1 = Constant.1() {{data=~1, dtype=f32, shape={filters}}}
+%2 = {kind}.1(%0, %1)
+%3 = Result.1(%2) "y"
+""")
+    specs = compile_graph(graph, True, 1, "bf16").plan.specs()
+    (spec,) = (s for s in specs if isinstance(s, GemmSpec | ConvSpec))
+    assert spec.compute_dtype is (DType.bf16 if rounds else None)
+
+
 def on_tiles(*features: str) -> Target:
     plain = generic_target("avx512")
     names = {*plain.cpu_features, "avx512bf16", "avx512vnni", "amx-tile", *features}
