@@ -87,7 +87,7 @@ def _lane_count(spec: ReduceSpec, target: Target) -> int:
 def _vectors_of_columns(kept: Space, lanes: int) -> int:
     """How many vectors of results are reduced at once."""
     inner = kept.axes[-1]
-    return min(UNROLL, -(-inner // lanes)) if isinstance(inner, int) else UNROLL
+    return max(1, min(UNROLL, -(-inner // lanes))) if isinstance(inner, int) else UNROLL
 
 
 def _share_columns(shared: SharedSizes, kept: Space, block: int) -> Space:
