@@ -149,6 +149,12 @@ def require_single(fact: Fact, name: str) -> None:
         require_equal(size, 1, what)
 
 
+def require_index_type(dtype: DType) -> None:
+    """Refuse an attribute output_type that is no type of indices."""
+    if dtype not in (DType.i32, DType.i64):
+        raise ShapeError("output_type is not i32 or i64", got=dtype)
+
+
 def axes_in(fact: Fact, rank: int) -> list[int] | None:
     """A known list of axes, counted from 0, each once; None where it is not known."""
     found = known_ints(fact)

@@ -21,6 +21,7 @@ from ..shape_inference import (
     ints_of,
     one_dtype,
     require_dtype,
+    require_index_type,
     require_rank,
     same_size,
 )
@@ -69,8 +70,7 @@ class _ChoosingBoxes(Op):
         dtype = one_dtype(boxes, scores)
         require_dtype(boxes, "boxes", FLOATS, "a float type")
         require_rank(boxes, "boxes", 3)
-        if self.output_type not in (DType.i32, DType.i64):
-            raise ShapeError("output_type is not i32 or i64", got=self.output_type)
+        require_index_type(self.output_type)
         if boxes.tensor.shape is not None:
             same_size(boxes.tensor.shape[2], 4, "a box has four coordinates")
         count = fresh_symbol(self)

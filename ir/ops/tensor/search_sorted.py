@@ -14,7 +14,7 @@ from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import widen_array, widened_bytes
 from ..math.elementwise import NUMBERS
-from ..shape_inference import one_dtype, require_dtype, same_size
+from ..shape_inference import one_dtype, require_dtype, require_index_type, same_size
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ class SearchSorted(Op):
     def infer(self, sorted: Fact, values: Fact) -> tuple[Type, ...]:
         one_dtype(sorted, values)
         require_dtype(sorted, "sorted", NUMBERS, "a numeric type")
-        if self.output_type not in (DType.i32, DType.i64):
-            raise ShapeError("output_type is not i32 or i64", got=self.output_type)
+        require_index_type(self.output_type)
         have, want = sorted.tensor.shape, values.tensor.shape
         if have is not None and not have:
             raise ShapeError("a sorted sequence has no axis", got=sorted.type)

@@ -26,6 +26,7 @@ from ..shape_inference import (
     known_int,
     one_dtype,
     require_dtype,
+    require_index_type,
     require_rank,
     require_single,
 )
@@ -246,6 +247,7 @@ class Bucketize(Op):
     def infer(self, data: Fact, buckets: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", NUMBERS, "a numeric type")
         require_rank(buckets, "buckets", 1)
+        require_index_type(self.output_type)
         return (TensorType(self.output_type, data.tensor.shape),)
 
     def evaluate(self, data: Array, buckets: Array) -> tuple[Array, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import openvino.opset15 as o15
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.ir.errors import ShapeError
+from irc_compiler.ir.errors import ModelFormatError, ShapeError
 from irc_compiler.ir.op import Fact
 from irc_compiler.ir.ops import SearchSorted, SliceScatter, StringTensorPack
 from irc_compiler.ir.text.graph_text import parse_graph
@@ -101,3 +101,15 @@ def test_buckets_of_few_boundaries_are_native(
     side = "left" if right else "right"
     want = np.searchsorted(np.array([-3, -1, 0, 2, 2, 5], np.float64), x.astype(np.float64), side)
     np.testing.assert_array_equal(net([x])[0], want)
+
+
+@pytest.mark.parametrize("op", ["Bucketize.3(%0, %1)", "SearchSorted.15(%1, %0)"])
+def test_indices_are_of_32_or_64_bits(op: str) -> None:
+    text = f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[4]}} "x"
+%1 = Parameter.1() {{element_type=f32, shape=[3]}} "edges"
+%2 = {op} {{output_type=f32}}
+%3 = Result.1(%2) "y"
+"""
+    with pytest.raises(ModelFormatError, match="output_type is not i32 or i64"):
+        parse_graph(text)
