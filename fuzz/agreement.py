@@ -34,7 +34,16 @@ from irc_compiler.plan.specs.base import Spec
 from irc_compiler.plan.specs.rows import ReduceSpec
 from irc_compiler.runtime.execution.session import Session
 
-from .noise import PART, casts_nan, is_float, moved, opens_limits, slack, spread_of
+from .noise import (
+    PART,
+    casts_nan,
+    is_float,
+    moved,
+    opens_limits,
+    slack,
+    spread_of,
+    transforms_infinities,
+)
 from .refusals import may_pass, size_of, sizes_of
 
 Array = np.ndarray[Any, Any]
@@ -108,7 +117,7 @@ def _rest_is_open(graph: Graph, inputs: Sequence[Any]) -> bool:
 
 
 # What makes the answers of a graph for these inputs a matter of how it is computed.
-_OPEN = (casts_nan, opens_limits, _slope_is_open, _rest_is_open)
+_OPEN = (casts_nan, transforms_infinities, opens_limits, _slope_is_open, _rest_is_open)
 
 
 def every_op(graph: Graph) -> list[Any]:

@@ -40,7 +40,7 @@ _NOT_DRAWN = frozenset(
     # Boxes and bags: what random arrays give depends on ties, or is refused.
     "DetectionOutput Proposal GenerateProposals MatrixNms MulticlassNms NMSRotated PriorBox "
     "PriorBoxClustered Multinomial Inverse StringTensorPack StringTensorUnpack SparseFillEmptyRows "
-    "SegmentMax SearchSorted CTCLoss CTCGreedyDecoder CTCGreedyDecoderSeqLen GatherTree "
+    "SegmentMax SearchSorted Bucketize CTCLoss CTCGreedyDecoder CTCGreedyDecoderSeqLen GatherTree "
     "ROIPooling PSROIPooling "
     "DeformablePSROIPooling ROIAlignRotated ExperimentalDetectronDetectionOutput "
     "ExperimentalDetectronGenerateProposalsSingleImage ExperimentalDetectronTopKROIs "

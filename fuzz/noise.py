@@ -150,6 +150,13 @@ def casts_nan(graph: Graph, inputs: Sequence[Any]) -> bool:
     return any(bool(np.isnan(a).any()) for a in read if is_float(a.dtype))
 
 
+def transforms_infinities(graph: Graph, inputs: Sequence[Any]) -> bool:
+    """Whether an infinity or a NaN is transformed: a product makes NaN of other values of its axis
+    than NumPy's transform (numerics.md)."""
+    kinds = ("DFT", "IDFT", "RDFT", "IRDFT", "STFT", "ISTFT")
+    return not all(np.isfinite(a).all() for a in _values_read(graph, inputs, kinds))
+
+
 def opens_limits(graph: Graph, inputs: Sequence[Any]) -> bool:
     """Whether a pass makes Gelu, Swish or Mish of a part of the graph that infinities reach: they
     have limits there, where a product of an infinity and 0 is not a number (numerics.md)."""

@@ -87,7 +87,10 @@ def _may_be_equal(old: Array, new: Array | None) -> bool:
     if new is None or old.shape != new.shape:
         return False
     pairs = zip(old.reshape(-1).tolist(), new.reshape(-1).tolist(), strict=True)
-    return all(eq(a, b) is not False if _size(a) or _size(b) else a == b for a, b in pairs)
+    return all(
+        eq(a, b) is not False if _size(a) or _size(b) else a == b or (a != a and b != b)
+        for a, b in pairs
+    )
 
 
 def _size(value: object) -> bool:

@@ -79,6 +79,18 @@ def test_a_known_value_that_contradicts_inference() -> None:
     fails(graph, "known value contradicts")
 
 
+def test_a_known_nan_agrees_with_inference() -> None:
+    graph = parse_graph("""graph "g"
+%0 = Constant.1() {data=[1.0, 4.0], dtype=f32, shape=[2]}
+%1 = Result.1(%0)
+""")
+    graph.op(0).data[0] = np.nan  # type: ignore[attr-defined]
+    graph.node(1).known = [np.array([np.nan, 4], np.float32)]
+    verify(graph)
+    graph.node(1).known = [np.array([np.nan, 5], np.float32)]
+    fails(graph, "known value contradicts")
+
+
 def test_lists_of_roots() -> None:
     graph = parse_graph(TEXT)
     graph.results.reverse()

@@ -56,12 +56,13 @@ def decompose_patches(
             return MatchFailure("the paddings depend on a dynamic size")
         data = _add_pad(build, data, windows.pads(sizes), 0)
     pieces: list[Value] = []
-    extents = [(n - 1) * rate + 1 for n, rate in zip(op.sizes, op.rates, strict=True)]
+    rates, strides = windows.dilations, windows.strides
+    extents = [(n - 1) * rate + 1 for n, rate in zip(op.sizes, rates, strict=True)]
     for i in range(op.sizes[0]):
         for j in range(op.sizes[1]):
             piece = data
             for axis, (at, extent, rate, step) in enumerate(
-                zip((i, j), extents, op.rates, op.strides, strict=True), start=2
+                zip((i, j), extents, rates, strides, strict=True), start=2
             ):
                 behind = extent - 1 - at * rate
                 piece = build.cut(piece, axis, at * rate, -behind if behind else None, step)

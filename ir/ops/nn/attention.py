@@ -212,6 +212,8 @@ class Attention(Op):
         sides = [("query", query, query_zero), ("key", key, key_zero)]
         if any(f.tensor.dtype in BYTES for _, f, _ in sides):
             query, key = (_open_bytes(*side, value) for side in sides)
+        elif zeros := [f.type for f in (query_zero, key_zero) if f is not None]:
+            raise ShapeError("only bytes have zero points", got=zeros[0])
         if self.causal not in ("", "first", "last"):
             raise ShapeError("no such causal mask", got=self.causal, expected="first or last")
         return _infer_attention(query, key, value, mask, sink)

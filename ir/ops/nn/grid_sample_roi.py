@@ -232,7 +232,14 @@ class Col2Im(Op):
     def infer(self, data: Fact, output_size: Fact, kernel_size: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
         require_rank(data, "data", 2, 3)
+        for name, least in (("strides", 1), ("dilations", 1), ("pads_begin", 0), ("pads_end", 0)):
+            numbers = getattr(self, name)
+            if len(numbers) != 2 or min(numbers) < least:
+                raise ShapeError(f"{name} are two numbers of {least} or more", got=list(numbers))
         shape, kernel, sizes = data.tensor.shape, known_dims(kernel_size), known_dims(output_size)
+        for dims in (kernel, sizes):
+            if dims is not None and len(dims) != 2:
+                raise ShapeError("an image and its windows have two sizes", got=len(dims))
         if shape is None:
             return (TensorType(data.tensor.dtype, None),)
         spatial: tuple[Dim, ...] = unknown_shape(self, 2) if sizes is None else tuple(sizes)

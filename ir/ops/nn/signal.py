@@ -70,8 +70,12 @@ class _Transform(Op):
         if listed is None or (signal_size is not None and sizes is None):
             inner = [fresh_symbol(self) for _ in inner]
         else:
+            if sizes is not None and len(sizes) != len(listed):
+                what = "axes and signal_size differ in length"
+                raise ShapeError(what, got=f"{len(listed)} and {len(sizes)}")
             for i, axis in enumerate(listed):
                 given = None if sizes is None or sizes[i] == -1 else sizes[i]
+                require_at_least(1, 1 if given is None else given, "a signal has 1 value or more")
                 last = i == len(listed) - 1
                 size = inner[axis] if given is None else given
                 inner[axis] = self._last_size(inner[axis], given) if last else size

@@ -8,6 +8,7 @@ import pytest
 from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.op import Fact
 from irc_compiler.ir.ops import ExtractImagePatches
+from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.ir.types import parse_type
 from support.openvino_operations import check, first_fast
 
@@ -32,3 +33,14 @@ def test_bad_attributes() -> None:
         ExtractImagePatches((3, 3), (1, 1), (1, 1), "valid").infer(
             Fact(parse_type("f32[1, 2, 2, 9]"))
         )
+
+
+def test_strides_and_rates_are_1_where_none_are_given(compile_graph) -> None:
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[2, 3, 9, 10]} "x"
+%1 = ExtractImagePatches.3(%0) {sizes=[2, 3], strides=[], rates=[], auto_pad="valid"}
+%2 = Result.1(%1) "y"
+""")
+    (found,) = compile_graph(graph, True, 1)([IMAGE])
+    op = ExtractImagePatches((2, 3), (1, 1), (1, 1), "valid")
+    np.testing.assert_array_equal(found, op.evaluate(IMAGE)[0])
