@@ -150,7 +150,7 @@ def require_single(fact: Fact, name: str) -> None:
 
 
 def require_index_type(dtype: DType) -> None:
-    """Refuse an attribute output_type that is no type of indices."""
+    """Refuse an attribute output_type that is not a type of indices."""
     if dtype not in (DType.i32, DType.i64):
         raise ShapeError("output_type is not i32 or i64", got=dtype)
 
