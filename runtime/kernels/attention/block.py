@@ -15,6 +15,7 @@ from ....ir.lazy_dataclass import dataclass
 from ....plan.specs.attention import BLOCK_KEYS, AttentionSpec
 from ...llvmir.builder import StackVariable
 from ...llvmir.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
+from ...vecmath import bf16_results
 from ...vecmath.exp import exp_falling, tanh
 from ..gemm.packing.pack_cells import Side, cells_of_rows
 from .products import Products
@@ -248,12 +249,14 @@ class KeyBlock:
         f, p = self.f, self.p
         totals = f.offset(f.params["panel"], self.layout.totals)
         sums = self.variables(self.load(totals, 0))
+        to_bf16 = self.spec.compute_dtype is DType.bf16  # as factors of the second product
+        compute_power = bf16_results.exp_falling if to_bf16 else exp_falling
 
         def powers(key: Value) -> list[Value]:
             xs = self.load(self.scores, key)
             if self.bare:
                 xs = [f.fmul(x, self.spec.scale) for x in xs]
-            made = [exp_falling(f, f.fsub(x, b)) for x, b in zip(xs, base, strict=True)]
+            made = [compute_power(f, f.fsub(x, b)) for x, b in zip(xs, base, strict=True)]
             for s, e in zip(sums, made, strict=True):
                 s.set(f.fadd(s.get(), e))
             return made

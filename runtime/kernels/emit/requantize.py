@@ -15,7 +15,7 @@ read tables in registers: of 128 bytes with VBMI, of 64 pairs with AVX-512, of 8
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -292,3 +292,41 @@ def _read_eighths(f: Function, codes: Value, table: Value) -> Value:
         is_odd = f.icmp("ne", f.and_(codes, bit), 0)
         found = [f.select(is_odd, found[i + 1], found[i]) for i in range(0, len(found), 2)]
     return found[0]
+
+
+@lru_cache(maxsize=256)
+def find_replaced(program: Program, has_tables: bool) -> frozenset[int]:
+    """The instructions that only other instructions read which code of bytes replaces."""
+    return _find_reached(program, lambda i: program.instrs[i].args) - _find_reached(
+        program, _reads(program, has_tables)
+    )
+
+
+def _reads(program: Program, has_tables: bool) -> Callable[[int], Sequence[int]]:
+    """The values that the code of an instruction reads."""
+
+    functions = find_byte_functions(program) if has_tables else {}
+
+    def reads(index: int) -> Sequence[int]:
+        if index in functions:
+            return (functions[index][0],)
+        how = rounded_byte(program, index)
+        if how is not None:
+            found = divisor(program, how.ratio)
+            return (found[0] if found else how.ratio,)
+        instr = program.instrs[index]
+        byte = read_byte(program, index)
+        return instr.args if byte is None else (byte,)
+
+    return reads
+
+
+def _find_reached(program: Program, reads: Callable[[int], Sequence[int]]) -> frozenset[int]:
+    """The instructions whose values the results are made of."""
+    found, waiting = set[int](), list(program.results)
+    while waiting:
+        index = waiting.pop()
+        if index not in found:
+            found.add(index)
+            waiting += () if program.instrs[index].op == "input" else reads(index)
+    return frozenset(found)

@@ -17,6 +17,7 @@ from ....ir.scalar.program import Instr, Program
 from ....plan.specs.base import DIVISION_BY_ZERO
 from ...llvmir.builder import Function
 from ...llvmir.values import F32, F64, I1, I8, I32, I64, Value, integer, number, vec
+from ...vecmath.bf16_results import BF16_RESULTS
 from ...vecmath.table import MATH
 from .casts import bfloat_of_flushed, cast, element_type, flush_denormals
 from .code_record import Constants
@@ -24,6 +25,7 @@ from .requantize import (
     Rounded,
     divisor,
     find_byte_functions,
+    find_replaced,
     read_byte,
     read_table,
     reads_tables,
@@ -70,7 +72,7 @@ def emit_program(
         lanes = next((v.lanes for v in inputs if v is not None), 1)
     emitter = _Emitter(f, program, lanes, guard, constants)
     values: list[Value] = []
-    replaced = _find_replaced(program, bool(emitter.functions))
+    replaced = find_replaced(program, bool(emitter.functions))
     for index, instr in enumerate(program.instrs):
         if index in replaced:
             value = _UNUSED
@@ -83,51 +85,14 @@ def emit_program(
         else:
             value = emitter.bytes_of(index, values)
             if value is None:
-                value = emitter.emit(instr, [values[i] for i in instr.args])
+                args = [values[i] for i in instr.args]
+                value = emitter.emit(instr, args, index in emitter.rounded_to_bf16)
         values.append(value)
     return [values[r] for r in program.results]
 
 
 # In place of a value that nothing reads.
 _UNUSED: Final = Value("void", "")
-
-
-@lru_cache(maxsize=256)
-def _find_replaced(program: Program, has_tables: bool) -> frozenset[int]:
-    """The instructions that only other instructions read which `_Emitter.bytes_of` replaces."""
-    return _find_reached(program, lambda i: program.instrs[i].args) - _find_reached(
-        program, _reads(program, has_tables)
-    )
-
-
-def _reads(program: Program, has_tables: bool) -> Callable[[int], Sequence[int]]:
-    """The values that the code of an instruction reads."""
-
-    functions = find_byte_functions(program) if has_tables else {}
-
-    def reads(index: int) -> Sequence[int]:
-        if index in functions:
-            return (functions[index][0],)
-        how = rounded_byte(program, index)
-        if how is not None:
-            found = divisor(program, how.ratio)
-            return (found[0] if found else how.ratio,)
-        instr = program.instrs[index]
-        byte = read_byte(program, index)
-        return instr.args if byte is None else (byte,)
-
-    return reads
-
-
-def _find_reached(program: Program, reads: Callable[[int], Sequence[int]]) -> frozenset[int]:
-    """The instructions whose values the results are made of."""
-    found, waiting = set[int](), list(program.results)
-    while waiting:
-        index = waiting.pop()
-        if index not in found:
-            found.add(index)
-            waiting += () if program.instrs[index].op == "input" else reads(index)
-    return frozenset(found)
 
 
 _FUNCTIONS = MATH.keys() - {"pow", "sqrt"}
@@ -156,6 +121,7 @@ class _Emitter:
         self.constants, self.count = constants, 0
         self.functions = find_byte_functions(program) if reads_tables(f.target, lanes) else {}
         self.scales = _find_scales(program) if constants is not None else frozenset[int]()
+        self.rounded_to_bf16 = find_rounded_to_bf16(program)
         # What was flushed to give a value.
         self.unflushed: dict[str, Value] = {}
         # Bytes that were rounded: how, and in 32 bits less their zero point.
@@ -217,8 +183,8 @@ class _Emitter:
     def type_of(self, dtype: DType) -> str:
         return vec(element_type(dtype), self.lanes)
 
-    def emit(self, instr: Instr, args: Sequence[Value]) -> Value:
-        """One instruction other than "input"."""
+    def emit(self, instr: Instr, args: Sequence[Value], to_bf16: bool) -> Value:
+        """One instruction other than "input". to_bf16: its result is rounded to bf16."""
         f, op = self.f, instr.op
         if op == "const":
             value = 0 if instr.value is None else instr.value
@@ -243,7 +209,7 @@ class _Emitter:
         if source.is_float:
             # f16 and bf16 compute in f32 and round to their own type once.
             wide = [cast(f, a, source, DType.f32) if source.bits == 16 else a for a in args]
-            value = self.emit_float(instr, wide)
+            value = self.emit_float(instr, wide, to_bf16)
             if source.bits == 16 and instr.dtype is source:
                 value = cast(f, value, DType.f32, source)
             return value
@@ -259,12 +225,12 @@ class _Emitter:
 
     # -- floats -------------------------------------------------------------------------------
 
-    def emit_float(self, instr: Instr, args: Sequence[Value]) -> Value:
+    def emit_float(self, instr: Instr, args: Sequence[Value], to_bf16: bool) -> Value:
         f, op, x = self.f, instr.op, args[0]
         if op in _SIMPLE_FLOAT:
             return _SIMPLE_FLOAT[op](f, *args)
         if op in _FUNCTIONS:
-            return MATH[op](f, *args)
+            return (BF16_RESULTS if to_bf16 else MATH)[op](f, *args)
         if op in _ROUND:
             return round_to(f, x, _ROUND[op])
         if op == "pow":
@@ -435,6 +401,38 @@ def _find_scales(program: Program) -> frozenset[int]:
         for n, i in enumerate(program.instrs)
         if i.op == "const" and i.dtype is DType.f32 and n not in others | {*program.results}
     )
+
+
+# The relative error of a result is at most the sum of those of its operands.
+_KEEPS_RELATIVE_ERROR: Final = ("mul", "div", "neg", "abs", "select", "flush")
+
+
+@lru_cache(maxsize=256)
+def find_rounded_to_bf16(program: Program) -> frozenset[int]:
+    """The functions of BF16_RESULTS whose values nothing reads but what rounds them to bf16, as
+    they are or behind products, quotients and choices."""
+    instrs = program.instrs
+    read_as_f32 = {r for r in program.results if instrs[r].dtype is not DType.bf16}
+    for index in reversed(range(len(instrs))):
+        instr = instrs[index]
+        is_rounded = instr.dtype is DType.bf16 and instr.op == "cast"
+        keeps_error = instr.op in _KEEPS_RELATIVE_ERROR and index not in read_as_f32
+        if instr.op == "input" or is_rounded or keeps_error or _compares_to_zero(program, instr):
+            continue
+        read_as_f32.update(instr.args)
+    return frozenset(
+        n
+        for n, i in enumerate(instrs)
+        if i.op in BF16_RESULTS
+        and (i.dtype is DType.bf16 or (i.dtype is DType.f32 and n not in read_as_f32))
+    )
+
+
+def _compares_to_zero(program: Program, instr: Instr) -> bool:
+    """Whether an instruction compares a value with 0, which has the same result for one that is
+    near it: functions are 0 where their approximations are."""
+    other = program.instrs[instr.args[-1]] if instr.op == "eq" else None
+    return other is not None and other.op == "const" and other.value == 0
 
 
 def memory_bits(x: Value) -> int:

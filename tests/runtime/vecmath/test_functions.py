@@ -24,11 +24,18 @@ from irc_compiler.runtime.llvmir.builder import Module
 from irc_compiler.runtime.llvmir.kernel_entry import READ, WRITE, open_kernel
 from irc_compiler.runtime.llvmir.values import BF16, F16, F32, F64, bits_of, vec
 from irc_compiler.runtime.machine.detect import host_target
+from irc_compiler.runtime.vecmath import bf16_results
 from irc_compiler.runtime.vecmath.table import BINARY, MATH, UNARY
 
 ISAS = ["avx512", "avx2", "neon", "plain"]
 NUMPY = {F32: np.float32, F64: np.float64, F16: np.float16, BF16: ml_dtypes.bfloat16}
 INF, NAN = math.inf, math.nan
+# Of f32, for results that are rounded to bf16.
+FOR_BF16 = {
+    **{f"bf16_{name}": function for name, function in bf16_results.BF16_RESULTS.items()},
+    "bf16_exp_falling": bf16_results.exp_falling,
+}
+FUNCTIONS = {**MATH, **FOR_BF16}
 
 
 @pytest.fixture(params=ISAS)
@@ -48,10 +55,10 @@ def build(name, target, element, lanes):
     whole = f.sub(count, f.urem(count, lanes))
     with f.range(0, whole, lanes, unroll=1) as i:
         xs = [f.load(type_, f.at(b, i, element)) for b in sources]
-        f.store(MATH[name](f, *xs), f.at(out, i, element))
+        f.store(FUNCTIONS[name](f, *xs), f.at(out, i, element))
     mask = f.mask(lanes, f.sub(count, whole))
     xs = [f.load_masked(type_, f.at(b, whole, element), mask) for b in sources]
-    f.store_masked(MATH[name](f, *xs), f.at(out, whole, element), mask)
+    f.store_masked(FUNCTIONS[name](f, *xs), f.at(out, whole, element), mask)
     return module.text()
 
 
@@ -186,6 +193,37 @@ def test_f32(name, isa):
     assert error <= bound, where
 
 
+# The docstrings' promises, as relative errors.
+BF16_BOUNDS = {
+    "bf16_exp": 2.0**-16,
+    "bf16_exp_falling": 2.0**-16,
+    "bf16_gelu": 2.0**-14,
+    "bf16_sigmoid": 2.0**-13.7,
+    "bf16_tanh": 2.0**-13.7,
+}
+
+
+@pytest.mark.aarch64
+@pytest.mark.parametrize("name", sorted(FOR_BF16))
+def test_functions_for_bf16(name, isa):
+    """Relative errors of normal results; infinities, zeros and NaN as the exact results rounded to
+    bf16 have them."""
+    x = singles()
+    x = -np.abs(x) if name == "bf16_exp_falling" else x
+    exact = name.removeprefix("bf16_").removesuffix("_falling")
+    with np.errstate(all="ignore"):
+        want = ORACLES[exact](x.astype(np.float64))
+        y = run(name, isa, x)
+        is_normal = (np.abs(want) >= 2.0**-125.9) & (np.abs(want) < 2.0**127.9)
+        error = np.where(is_normal, np.abs(y - want) / np.abs(want), 0)
+        stored, near = (v.astype(NUMPY[BF16]).astype(np.float32) for v in (y, want))
+    at = int(np.argmax(error))
+    assert error[at] < BF16_BOUNDS[name], (x[at], y[at], want[at])
+    is_special = ~np.isfinite(near) | (want == 0)
+    np.testing.assert_array_equal(stored[is_special], near[is_special])
+    assert np.abs(y[np.abs(want) < 2.0**-125.9]).max(initial=0) < 2.0**-125.8
+
+
 @cache
 def doubles():
     rng = np.random.default_rng(3)
@@ -261,13 +299,13 @@ def test_exact_values(name, isa):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(MATH))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_lanes_do_not_matter(name, isa):
     """The same bits for every lane count, in the masked tail, and whatever the neighbours are."""
     x = singles()[::23]
     xs = [x, x[::-1]] if name in BINARY else [x]
     want = run(name, isa, *xs)
-    for lanes in (1, 4, 16):
+    for lanes in (1, 3, 4, 16, 32):
         y = run(name, isa, *xs, lanes=lanes)
         np.testing.assert_array_equal(
             y.view(np.int32)[~np.isnan(want)], want.view(np.int32)[~np.isnan(want)]

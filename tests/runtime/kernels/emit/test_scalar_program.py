@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 
@@ -14,6 +15,8 @@ from irc_compiler.ir.scalar.builder import Builder, Ref, evaluate_program
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.specs.base import DIVISION_BY_ZERO, Operand
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.runtime.kernels.emit.scalar_program import find_rounded_to_bf16
+from irc_compiler.runtime.vecmath.bf16_results import BF16_RESULTS
 from support.kernels.harness import ISAS, run
 
 F32, F64, F16, BF16 = DType.f32, DType.f64, DType.f16, DType.bf16
@@ -227,6 +230,75 @@ def test_functions_stay_in_their_bound(dtype: DType, isa: str) -> None:
         special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0]
         x = np.concatenate([values, special]).astype(dtype.numpy)
         check(build([op], 1, dtype), [x], isa, ulps=bound, where=f" of {dtype}")
+
+
+def _read_alone(b: Builder, x: Ref, y: Ref) -> list[Ref]:
+    return [b.cast_stored(y, BF16)]
+
+
+def _read_by_gate(b: Builder, x: Ref, y: Ref) -> list[Ref]:
+    closed = b.op("eq", y, b.const(0.0, F32))
+    return [b.cast(b.op("select", closed, y, b.op("mul", x, y)), BF16)]
+
+
+def _read_by_sum(b: Builder, x: Ref, y: Ref) -> list[Ref]:
+    return [b.cast(b.op("add", x, y), BF16)]
+
+
+def _read_by_comparison(b: Builder, x: Ref, y: Ref) -> list[Ref]:
+    large = b.op("gt", y, b.const(0.0, F32))
+    return [b.cast(b.op("select", large, y, b.op("neg", y)), BF16)]
+
+
+def _read_by_equality(b: Builder, x: Ref, y: Ref) -> list[Ref]:
+    is_half = b.op("eq", y, b.const(0.5, F32))
+    return [b.cast(b.op("select", is_half, x, y), BF16)]
+
+
+def _read_twice(b: Builder, x: Ref, y: Ref) -> list[Ref]:
+    return [b.cast(y, BF16), b.op("abs", y)]
+
+
+def _read_as_f16(b: Builder, x: Ref, y: Ref) -> list[Ref]:
+    return [b.cast(y, F16)]
+
+
+@pytest.mark.parametrize("op", sorted(BF16_RESULTS))
+@pytest.mark.parametrize(
+    "read, is_short",
+    [
+        (_read_alone, True),
+        (_read_by_gate, True),
+        (_read_by_sum, False),
+        (_read_by_comparison, False),
+        (_read_by_equality, False),
+        (_read_twice, False),
+        (_read_as_f16, False),
+    ],
+)
+def test_functions_that_are_rounded_to_bf16_are_shorter(
+    read: Callable[[Builder, Ref, Ref], list[Ref]], is_short: bool, op: str
+) -> None:
+    b = Builder()
+    x = b.input(0, F32)
+    program = b.finish(*read(b, x, b.op(op, x)))
+    found = [program.instrs[n].op for n in find_rounded_to_bf16(program)]
+    assert found == ([op] if is_short else [])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("op", sorted(BF16_RESULTS))
+def test_functions_rounded_to_bf16_are_within_their_bound(op: str, isa: str) -> None:
+    """What is stored is within 0.52 units in the last place of the exact result."""
+    x = np.linspace(-12, 12, 40001).astype(np.float32)
+    b = Builder()
+    y = b.op(op, b.input(0, F32))
+    program = b.finish(b.cast_stored(y, BF16))
+    (got,) = run(spec_of(program, [F32], x.size), [x], [x.shape], isa=isa).outs
+    b = Builder()
+    (want,) = evaluate_program(b.finish(b.op(op, b.input(0, F64))), [x.astype(np.float64)])
+    unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(want), 2.0**-126))) - 7)
+    assert np.max(np.abs(got.astype(np.float64) - want) / unit) < 0.52
 
 
 @pytest.mark.slow
