@@ -87,7 +87,7 @@ PASSES: tuple[Pass, ...] = (
     decompose_norms,
     decompose_data_movement,
     decompose_range_eye,
-    decompose_grid_sample,
+    decompose_grid_sample(has_kernel),
     decompose_yolo_layers,
     decompose_image_ops,
     decompose_deformable_convolution,

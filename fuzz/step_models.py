@@ -157,6 +157,12 @@ LISTED: dict[str, tuple[str, Given, int, Given]] = {
         1,
         {"pooled_shape": [3, 2]},
     ),
+    "samples of an image": (
+        "GridSample",
+        {"x": (["N", 8, "H", "W"], f4), "g": (["N", "P", 3, 2], f4)},
+        1,
+        {"padding_mode": "border"},
+    ),
     "one hot": ("Range", {"a": ([], i8), "b": ([], i8), "c": ([], i8)}, 1, {}),
     "shape": ("Shape", {"x": (["N", 6, "K"], f4)}, 1, {}),
 }

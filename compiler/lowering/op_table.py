@@ -69,6 +69,7 @@ from .ops.row_reductions import (
 )
 from .ops.shape_and_range import is_known_sizes, lower_known, lower_range, refuse_range
 from .ops.spatial.col2im import lower_col2im, refuse_col2im
+from .ops.spatial.grid_sample import lower_grid_sample, refuse_grid_sample
 from .ops.spatial.pooling import lower_pool, refuse_pool
 from .ops.spatial.resample_pad import (
     lower_adaptive,
@@ -205,6 +206,7 @@ _ENTRIES = (
     Lowerer((ops.ROIAlign,), lower_regions, None, refuse_regions),
     Lowerer((ops.SuppressBoxes,), lower_suppress_boxes, refuse=refuse_suppress_boxes),
     Lowerer((ops.ROIPooling,), lower_roi_pool, refuse=refuse_roi_pool),
+    Lowerer((ops.GridSample,), lower_grid_sample, refuse=refuse_grid_sample),
     Lowerer((ops.Gather1, ops.Gather7, ops.Gather), _lower_gather, (0, 1), require_known_inputs(2)),
     Lowerer((ops.GatherElements,), lower_gather_elements),
     Lowerer((ops.GatherND5, ops.GatherND), lower_gather_points, None, refuse_points),

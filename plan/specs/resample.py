@@ -1,4 +1,5 @@
-"""The spec of one or two axes resampled: interpolation, padding, adaptive pools."""
+"""Specs of one or two axes resampled (interpolation, padding, adaptive pools), and of an image
+sampled at computed coordinates (GridSample)."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from ...ir.dtype import DType
 from ...ir.lazy_dataclass import dataclass
 from ..ranges import BITS, COUNT, OFFSET, Range
 from ..target import Target
-from .base import Operand, Size, Spec
-from .checks import spec_error
+from .base import Operand, Size, Spec, resolver
+from .checks import FLOATS, require_types, spec_error
 
 # Pad's modes; rules that pick an element, whose bits are copied; rules that compute from several.
 PADDING = ("constant", "edge", "reflect", "symmetric")
@@ -133,3 +134,58 @@ class ResampleSpec(Spec):
         if not fits or min(t.bits for t in types) < 8 and any(t.is_int for t in types):
             got = f"{types[0]}, {types[1]}, {self.acc}"
             raise spec_error("the types of an axis do not fit", self.where, got, None)
+
+
+@dataclass(frozen=True)
+class GridSampleSpec(Spec):
+    """out[n, i, j, c]: image n in channel c at the coordinates (x, y) that are grid[n, i, j], -1 to
+    1 across the image: from the centre of the first element to that of the last one if
+    `align_corners`, else from edge to edge.
+
+    The nearest element (halves to even), or, with `blends`, the four around the point by their
+    distances. An element outside the image is 0 or, with `clamps`, the one at the border. Computed
+    in f32, or in the type of data or of grid that is f64. data walks (image, y, x, channel).
+    Buffers: data, grid, out.
+    """
+
+    family: ClassVar[str] = "grid_sample"
+    ranges: ClassVar[Mapping[str, Range]] = dict.fromkeys(
+        "images height width channels out_height out_width".split(), COUNT
+    )
+
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    align_corners: bool
+    blends: bool
+    clamps: bool
+    data: Operand
+    grid: Operand
+    out: Operand
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, self.grid, self.out)
+
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
+        points = (self.images, self.out_height, self.out_width)
+        return [
+            (self.images, self.height, self.width, self.channels),
+            (*points, 2),
+            (*points, self.channels),
+        ]
+
+    def distinguishes_denormals(self) -> bool:
+        return True  # by the signs of coordinates
+
+    def flops(self, dims: Sequence[int]) -> int:
+        sizes = (self.images, self.out_height, self.out_width, self.channels)
+        return math.prod(map(resolver(dims), sizes)) * (8 if self.blends else 0)
+
+    def verify(self, target: Target) -> None:
+        for operand in self.operands():
+            if operand.dtype not in FLOATS:
+                raise spec_error("no samples of this type", self.where, operand.dtype, "a float")
+        require_types([self.data.dtype], [self.out.dtype], self.where)

@@ -16,7 +16,7 @@ from ...plan.specs.gemm import GemmSpec
 from ...plan.specs.iota import IotaSpec
 from ...plan.specs.pooling import PoolSpec
 from ...plan.specs.recurrent import RecurrentSpec
-from ...plan.specs.resample import ResampleSpec
+from ...plan.specs.resample import GridSampleSpec, ResampleSpec
 from ...plan.specs.roi_align import ROIAlignSpec
 from ...plan.specs.roi_pool import ROIPoolSpec
 from ...plan.specs.row_codes import RowCodesSpec
@@ -41,7 +41,7 @@ from .indexing import (
 )
 from .recurrent import kernel as recurrent
 from .rows import norm, reduce, row_codes, softmax
-from .spatial import pool, resample, roi_align, roi_pool
+from .spatial import grid_sample, pool, resample, roi_align, roi_pool
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
 
@@ -53,6 +53,7 @@ KERNELS: Final[dict[type[Spec], Generate]] = {
     GatherScatterSpec: gather_scatter_nd.generate,
     GatherSpec: gather.generate,
     GemmSpec: gemm.generate,
+    GridSampleSpec: grid_sample.generate,
     IotaSpec: iota.generate,
     NormSpec: norm.generate,
     PoolSpec: pool.generate,

@@ -58,7 +58,7 @@ _PASSES: tuple[Pass, ...] = (
     decompose_deformable_convolution,
     decompose_einsum_onehot,
     decompose_embedding_bags,
-    decompose_grid_sample,
+    decompose_grid_sample(lambda graph, node: False),
     decompose_image_ops,
     decompose_norms,
     decompose_range_eye,

@@ -9,6 +9,7 @@ from ....ir.ops import (
     Attention,
     Concat,
     Gemm,
+    GridSample,
     Group,
     MatMul,
     MatMulInteger,
@@ -132,6 +133,8 @@ def input_buffers_for(
         return [(whole, concat_buffer_of(lowering, value.node, [*graph.values(value.node)], whole))]
     source = graph.input(value.node, 0) if graph.inputs(value.node) else value
     if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
+        return [(source, reshape(view, lowering.shape(source)))]
+    if isinstance(op, _SAME_MEMORY) and isinstance(graph.op(source.node), GridSample):
         return [(source, reshape(view, lowering.shape(source)))]
     if isinstance(op, _SAME_MEMORY):
         return [(source, blocks_of(lowering, source, view))]

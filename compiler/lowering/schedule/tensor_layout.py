@@ -1,10 +1,10 @@
 """Which values lie channels-last in memory, decided once for the graph.
 
-Convolutions and pools compute vectors of channels, so what they write lies (batch, spatial...,
-channel) in memory; elementwise operations, concatenations and views of it stay so, and reductions
-that keep the channels and a spatial axis. The graph's axes keep their order: only the strides of a
-View say it. Conversions are where such a chain begins (an input of the model with many channels)
-and where it ends (a result).
+Convolutions, pools and samples of grids are vectors of channels, so what they write lies (batch,
+spatial..., channel) in memory; elementwise operations, concatenations and views of it stay so, and
+reductions that keep the channels and a spatial axis. The graph's axes keep their order: only the
+strides of a View say it. Conversions are where such a chain begins (an input of the model with many
+channels) and where it ends (a result).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from ....ir.types import TensorType, normalize_axis
 from ...legality import WINDOWED_KINDS, is_elementwise
 from .fusion import same_shape
 
+# Operations whose kernels write vectors of channels.
+_VECTORS_OF_CHANNELS = WINDOWED_KINDS | {"GridSample"}
 # Operations whose result has the layout of their first input.
 _FOLLOWING = frozenset(
     "Identity Slice StridedSlice Split VariadicSplit Interpolate Pad AdaptiveMaxPool "
@@ -39,7 +41,7 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
             continue
         kind = graph.op(node).kind
         inputs = [v for v in graph.inputs(node) if v is not None]
-        if kind in WINDOWED_KINDS:
+        if kind in _VECTORS_OF_CHANNELS:
             chosen = True
         elif kind == "Concat":
             chosen = any(v in found for v in inputs)
@@ -47,10 +49,10 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
             chosen = bool(inputs) and inputs[0] in found
             if kind in _RESAMPLING:
                 chosen = chosen or _for_windows(graph, node)
-        elif kind == "Reshape":
+        elif kind in ("Reshape", "Unsqueeze"):
             chosen = _tokens_to_image(graph, node)
             if inputs[0] in found:
-                chosen = chosen or _joins_pixels(graph, node)
+                chosen = chosen or _keeps_first_axes(graph, node)
                 if _groups_channels(graph, node):
                     grouped.add(Value(node))
         elif kind == "Transpose":
@@ -84,11 +86,11 @@ def _tokens_to_image(graph: Graph, node: int) -> bool:
     return all(eq(a, b) is True for a, b in zip(have.shape[:2], made.shape[:2], strict=True))
 
 
-def _joins_pixels(graph: Graph, node: int) -> bool:
-    """Whether an image [batch, channels, spatial...] becomes [batch, channels, pixels]."""
+def _keeps_first_axes(graph: Graph, node: int) -> bool:
+    """Whether an image [batch, channels, spatial...] gets other spatial axes."""
     have, made = graph.type(graph.input(node, 0)), graph.type(Value(node))
     assert isinstance(have, TensorType) and isinstance(made, TensorType)
-    if have.shape is None or made.shape is None or len(made.shape) != 3:
+    if have.shape is None or made.shape is None or len(made.shape) < 3:
         return False
     return all(eq(a, b) is True for a, b in zip(have.shape[:2], made.shape[:2], strict=True))
 

@@ -6,7 +6,7 @@ An element is a row of all channels, picked from the image channels last by its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -273,9 +273,15 @@ def decompose_filtered(
     return None if value == data else patch.replace(Value(node), value)
 
 
-_RULES = (
-    op_rule("decompose_grid_sample", (GridSample,), decompose_sample),
-    op_rule("decompose_filtered", (Interpolate, Interpolate4), decompose_filtered),
-)
+def decompose_grid_sample(has_kernel: Callable[[Graph, int], bool]) -> Pass:
+    """The pass that decomposes each GridSample for which `has_kernel` is False, and resizing by
+    filters."""
 
-decompose_grid_sample = Pass("decompose_grid_sample", lambda options: _RULES)
+    def decompose(graph: Graph, node: int, op: GridSample) -> Patch | MatchFailure | None:
+        return None if has_kernel(graph, node) else decompose_sample(graph, node, op)
+
+    rules = (
+        op_rule("decompose_grid_sample", (GridSample,), decompose),
+        op_rule("decompose_filtered", (Interpolate, Interpolate4), decompose_filtered),
+    )
+    return Pass("decompose_grid_sample", lambda options: rules)

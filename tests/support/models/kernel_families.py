@@ -108,7 +108,8 @@ def choices(g: TypedGraph) -> onnx.ModelProto:
     boxes = g.values("boxes", 3, 4)
     index = g.weight("index", np.zeros(3, np.int64))
     aligned = g.op("RoiAlign", image, boxes, index, output_height=2, output_width=2)
-    return g.finish(best, picked, sums, counted, larger, aligned)
+    sampled = g.op("GridSample", g.values("pixels", 1, 8, 5, 5), g.values("grid", 1, 3, 4, 2))
+    return g.finish(best, picked, sums, counted, larger, aligned, sampled)
 
 
 def quantized(g: TypedGraph) -> onnx.ModelProto:
