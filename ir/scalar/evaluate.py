@@ -236,23 +236,24 @@ def _clip(x: Array, low: Array, high: Array) -> Array:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _guard(b: Array) -> None:
-    if np.any(b == 0):
+def _refuse_zero(a: Array, b: Array) -> None:
+    """ExecutionError if an element of a is divided by 0; there may be none."""
+    if a.size and np.any(b == 0):
         raise ExecutionError("an integer is divided by zero", got="a divisor of 0")
 
 
 def _integer_divide(a: Array, b: Array) -> Array:
-    _guard(b)
+    _refuse_zero(a, b)
     return np.floor_divide(a - np.fmod(a, b), b)
 
 
 def _integer_mod(a: Array, b: Array) -> Array:
-    _guard(b)
+    _refuse_zero(a, b)
     return np.fmod(a, b)
 
 
 def _integer_floormod(a: Array, b: Array) -> Array:
-    _guard(b)
+    _refuse_zero(a, b)
     return np.remainder(a, b)
 
 

@@ -155,6 +155,8 @@ class ROIAlign(Op):
         shape, regions = data.tensor.shape, rois.tensor.shape
         channels: Dim = fresh_symbol(self) if shape is None else shape[1]
         count: Dim = fresh_symbol(self) if regions is None else regions[0]
+        if regions is not None:
+            same_size(regions[1], 4, "a region has four coordinates")
         out = (count, channels, self.pooled_h, self.pooled_w)
         return (TensorType(data.tensor.dtype, out),)
 

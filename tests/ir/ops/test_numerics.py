@@ -193,6 +193,7 @@ def test_integer_division() -> None:
         assert run(op, least, np.array([-1], np.int32))[0] == least[0]
         with pytest.raises(ExecutionError, match="divided by zero"):
             run(op, a, np.zeros(4, int))
+        assert run(op, np.zeros((2, 0), int), np.zeros((2, 1), int)).shape == (2, 0)
 
 
 @pytest.mark.parametrize("exponent", [0.5, [0.5, 0.5]])
@@ -366,6 +367,18 @@ def test_buckets_are_a_list() -> None:
     facts = [Fact(TensorType(DType.f32, s)) for s in ((2, 3), (4, 1))]
     with pytest.raises(ShapeError, match="'buckets' has the wrong rank"):
         o.Bucketize().infer(*facts)
+
+
+def test_a_region_of_five_coordinates_is_refused() -> None:
+    data, numbers = TensorType(DType.f32, (1, 2, 5, 5)), TensorType(DType.i64, (3,))
+    op = o.ROIAlign(2, 2, 1, 1.0, "avg")
+    for count, is_region in ((4, True), (5, False)):
+        facts = [Fact(data), Fact(TensorType(DType.f32, (3, count))), Fact(numbers)]
+        if is_region:
+            assert op.infer(*facts)[0] == TensorType(DType.f32, (3, 2, 2, 2))
+        else:
+            with pytest.raises(ShapeError, match="a region has four coordinates"):
+                op.infer(*facts)
 
 
 def test_a_one_hot_of_less_than_nothing_is_refused() -> None:
