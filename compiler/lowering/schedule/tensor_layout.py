@@ -1,6 +1,6 @@
 """Which values lie channels-last in memory, decided once for the graph.
 
-Convolutions, pools and samples of grids are vectors of channels, so what they write lies (batch,
+Convolutions, pools and GridSample compute vectors of channels, so what they write lies (batch,
 spatial..., channel) in memory; elementwise operations, concatenations and views of it stay so, and
 reductions that keep the channels and a spatial axis. The graph's axes keep their order: only the
 strides of a View say it. Conversions are where such a chain begins (an input of the model with many

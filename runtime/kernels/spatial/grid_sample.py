@@ -20,9 +20,9 @@ from ...llvmir.values import F32, F64, I64, Value, bits_of, integer, number, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import round_to
-from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer, emit_vectors
+from ..emit.strided_loops import RuntimeSizes, address_of, emit_vectors
 from ..emit.tail_mask import TailMask
-from .region_bins import CHANNEL_VECTORS
+from .region_bins import CHANNEL_VECTORS, base_pointers, channel_lanes
 
 
 def generate(spec: GridSampleSpec, target: Target, symbol: str) -> Kernel:
@@ -65,14 +65,8 @@ class _GridSample:
         self.element, self.grid_element = (memory_type(o.dtype) for o in (spec.data, spec.grid))
         self.computing, self.coordinate = (_computing(o) for o in (spec.data, spec.grid))
         self.lanes = self.f.target.lanes(bits_of(self.computing))
-        self.data_at, self.grid_at, self.out_at = (
-            base_pointer(self.f, self.sizes, p, o)
-            for p, o in zip(entry.buffers, spec.operands(), strict=True)
-        )
-        self.data, self.out = (
-            Lane(self.f, self.sizes, o.dtype, o.strides[3], self.lanes)
-            for o in (spec.data, spec.out)
-        )
+        self.data_at, self.grid_at, self.out_at = base_pointers(self.sizes, entry, spec.operands())
+        self.data, self.out = channel_lanes(self.sizes, (spec.data, spec.out), self.lanes)
 
     def run(self) -> None:
         f, spec, size = self.f, self.spec, self.sizes.value

@@ -1,16 +1,30 @@
-"""What kernels of pooled regions share: bins as tasks, and images that there are."""
+"""What kernels of pooled regions and of samples share: operands, bins as tasks, images that there
+are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ....plan.specs.base import GATHER_OUT_OF_RANGE, Size
+from ....plan.specs.base import GATHER_OUT_OF_RANGE, Operand, Size
 from ...llvmir.kernel_entry import OpenKernel, share
 from ...llvmir.values import Value
-from ..emit.strided_loops import RuntimeSizes
+from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
 
 # Vectors of channels whose results stay in registers at a time.
 CHANNEL_VECTORS = 4
+
+
+def base_pointers(
+    sizes: RuntimeSizes, entry: OpenKernel, operands: Sequence[Operand]
+) -> list[Value]:
+    """The address of element (0, 0, ...) of each operand."""
+    pairs = zip(entry.buffers, operands, strict=True)
+    return [base_pointer(sizes.f, sizes, pointer, operand) for pointer, operand in pairs]
+
+
+def channel_lanes(sizes: RuntimeSizes, operands: Sequence[Operand], lanes: int) -> list[Lane]:
+    """Loads and stores of vectors of channels, the last of four axes."""
+    return [Lane(sizes.f, sizes, o.dtype, o.strides[3], lanes) for o in operands]
 
 
 def emit_bins(

@@ -19,9 +19,15 @@ from ...llvmir.values import F32, F64, I64, Value, bits_of, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import round_to
-from ..emit.strided_loops import Lane, RuntimeSizes, address_of, base_pointer, emit_vectors
+from ..emit.strided_loops import RuntimeSizes, address_of, emit_vectors
 from ..emit.tail_mask import TailMask
-from .region_bins import CHANNEL_VECTORS, emit_bins, require_image
+from .region_bins import (
+    CHANNEL_VECTORS,
+    base_pointers,
+    channel_lanes,
+    emit_bins,
+    require_image,
+)
 
 # Corners beyond this are limited to it, so that sums of a few fit into 64 bits.
 _MAX_CORNER = 1 << 61
@@ -54,14 +60,8 @@ class _ROIPool:
         self.element = memory_type(spec.data.dtype)
         self.computing = F64 if spec.data.dtype is DType.f64 else F32
         self.lanes = self.f.target.lanes(bits_of(self.computing))
-        self.data_at, self.rois_at, self.out_at = (
-            base_pointer(self.f, self.sizes, p, o)
-            for p, o in zip(entry.buffers, spec.operands(), strict=True)
-        )
-        self.data, self.out = (
-            Lane(self.f, self.sizes, o.dtype, o.strides[3], self.lanes)
-            for o in (spec.data, spec.out)
-        )
+        self.data_at, self.rois_at, self.out_at = base_pointers(self.sizes, entry, spec.operands())
+        self.data, self.out = channel_lanes(self.sizes, (spec.data, spec.out), self.lanes)
 
     def run(self) -> None:
         f, spec, sizes = self.f, self.spec, self.sizes
