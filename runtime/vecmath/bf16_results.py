@@ -13,14 +13,7 @@ from typing import Final
 from ..llvmir.builder import Function
 from ..llvmir.values import I16, Value, integer, number
 from .exp import scale_by_power
-from .formats import (
-    LOG2E,
-    SINGLE,
-    MathFunction,
-    bits,
-    horner,
-    power_of_two,
-)
+from .formats import LOG2E, SINGLE, MathFunction, horner, power_of_two, round_scaled
 
 # log2 of the normal distribution function at -t, t in [0, 13.7]: 2**-14.3 of its power of two.
 _LOG2_TAIL: Final = (
@@ -57,21 +50,22 @@ _POWER_LESS_ONE: Final = (
 def gelu(f: Function, x: Value) -> Value:
     """x (1 + erf(x / sqrt 2)) / 2, relative error below 2**-14; 0 at -infinity."""
     t = f.min_or(number(_END_OF_TAIL, x.type), f.fabs(x))
-    below = f.fmul(_power_of_two(f, horner(f, t, _LOG2_TAIL)), t)
+    below = f.fmul(_power_of_two(f, horner(f, t, _LOG2_TAIL), 1.0), t)
     return f.select(f.fcmp("ogt", x, 0.0), f.fsub(x, below), f.copysign(below, x))
 
 
 def sigmoid(f: Function, x: Value) -> Value:
     """1 / (1 + e**-x), relative error below 2**-13.7; denormal results may be 0."""
-    power = _power_of_two(f, f.clamp(f.fmul(x, -LOG2E), -130.0, 130.0))
+    power = _power_of_two(f, f.clamp(x, -90.0, 90.0), -LOG2E)
     return _approximate_reciprocal(f, f.fadd(power, 1.0))
 
 
 def tanh(f: Function, x: Value) -> Value:
     """tanh x, relative error below 2**-13.7; exact signs of zero, +-1 at infinity."""
     a = f.min_or(number(9.1, x.type), f.fabs(x))
-    shifted, r = _round_exponent(f, f.fmul(a, 2 * LOG2E))
-    scale = power_of_two(f, _low_bits(f, shifted), SINGLE)
+    n, k = round_scaled(f, a, 2 * LOG2E)
+    r = f.fma(a, 2 * LOG2E, f.fneg(n))
+    scale = power_of_two(f, k, SINGLE)
     p = f.fmul(r, horner(f, r, _POWER_LESS_ONE))
     m = f.fma(p, scale, f.fsub(scale, 1.0))
     return f.copysign(f.fmul(m, _approximate_reciprocal(f, f.fadd(m, 2.0))), x)
@@ -79,34 +73,23 @@ def tanh(f: Function, x: Value) -> Value:
 
 def exp(f: Function, x: Value) -> Value:
     """e**x, relative error below 2**-16; infinity and 0 beyond the range."""
-    return _power_of_two(f, f.fmul(f.clamp(x, -105.0, 89.0), LOG2E))
+    return _power_of_two(f, f.clamp(x, -105.0, 89.0), LOG2E)
 
 
 def exp_falling(f: Function, x: Value) -> Value:
     """e**x for x <= 0 or NaN, relative error below 2**-16; 1 at 0, and 0 where e**x comes near the
     smallest normal number or below, as the function of that name in exp.py."""
-    shifted, r = _round_exponent(f, f.fmul(x, LOG2E))
-    power = f.fmul(horner(f, r, _POWER), power_of_two(f, _low_bits(f, shifted), SINGLE))
+    n, k = round_scaled(f, x, LOG2E)
+    r = f.fma(x, LOG2E, f.fneg(n))
+    power = f.fmul(horner(f, r, _POWER), power_of_two(f, k, SINGLE))
     return f.select(f.fcmp("olt", x, -87.3365), number(0.0, x.type), power)
 
 
-def _round_exponent(f: Function, y: Value) -> tuple[Value, Value]:
-    """(shifted, r): y's nearest integer in the low bits of `shifted`, y less that integer."""
-    shifted = f.fadd(y, SINGLE.magic)
-    return shifted, f.fsub(y, f.fsub(shifted, SINGLE.magic))
-
-
-def _low_bits(f: Function, shifted: Value) -> Value:
-    """The integer of `_round_exponent`."""
-    low = bits(f, shifted)
-    return f.sub(low, integer(SINGLE.magic_bits, low.type))
-
-
-def _power_of_two(f: Function, y: Value) -> Value:
-    """2**y for |y| < 2**20; infinity and 0 beyond the range."""
-    shifted, r = _round_exponent(f, y)
-    n = f.fsub(shifted, SINGLE.magic)
-    return scale_by_power(f, horner(f, r, _POWER), n, _low_bits(f, shifted), SINGLE)
+def _power_of_two(f: Function, x: Value, scale: float) -> Value:
+    """2**(x * scale) for |x * scale| < 2**20; infinity and 0 beyond the range."""
+    n, k = round_scaled(f, x, scale)
+    r = f.fma(x, scale, f.fneg(n))
+    return scale_by_power(f, horner(f, r, _POWER), n, k, SINGLE)
 
 
 def _approximate_reciprocal(f: Function, x: Value) -> Value:
