@@ -120,6 +120,13 @@ class Heuristics:
         16, 1, 64, "cache lines of the next panel of weights that one step fetches",
         "conv-amx-weights",
     )  # fmt: skip
+    conv_amx_max_cells: int = _threshold(
+        256, 1, 1 << 20, "cells of a pixel that AMX multiplies without slices of channels",
+        "conv-channel-slices",
+    )  # fmt: skip
+    conv_amx_slice_cells: int = _threshold(
+        192, 1, 1 << 20, "cells of a slice of channels, where there are more", "conv-channel-slices"
+    )
     conv_amx_panels_per_copy: int = _threshold(
         4, 1, 64, "panels of weights that one im2col buffer serves", "conv-amx-im2col"
     )

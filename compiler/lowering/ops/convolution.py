@@ -34,6 +34,8 @@ from ..build.region_lowering import Operands, RegionLowering
 from ..schedule.bf16x3 import multiplies_bf16x3
 from ..schedule.conv_algorithm import byte_tile
 from .matmul import accumulator, rounded_factors
+from .spatial.channel_slices import slice_channels, sum_slices
+from .spatial.dilated_rows import WindowOperands, split_dilated_rows
 
 Convolutions = Convolution | GroupConvolution | ConvInteger | GroupConvInteger
 Transposed = ConvolutionBackpropData | GroupConvolutionBackpropData
@@ -163,12 +165,10 @@ def lower_convolution(lowering: RegionLowering, node: int, op: Convolutions) -> 
         layout = layout.with_tails(channels, window_of(windows).kernel)
         if tile:
             data = to_channels_last(lowering, data, lowering.name(data_value.node))
-        if dtype in BYTES:
-            weights = job.center_filters(filters, layout)
-        else:
-            weights = lowering.constant(filters, layout, rounded=job.compute_dtype)
-        assert weights is not None
-        job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
+        whole = WindowOperands(data, (*operands.views, target), window_of(windows), pads)
+        copies = layout.kr > 1 and not tile and not depthwise
+        for part in split_dilated_rows(whole) if copies else [whole]:
+            job.convolve(part, filters, layout, (groups, channels, outputs))
     if target != out:
         lowering.copy(target, out, lowering.name(stored.node), lowering.sources(stored.node))
         # Consumers in this region read it as it was computed.
@@ -204,6 +204,8 @@ class ConvolutionJob:
         # What filters of bytes are stored as, without their zero points.
         self.weights: DType | None = None
         self.filters: Array | None = None
+        # Filters of some channels, by the first: steps for several numbers of rows share them.
+        self.slices: dict[int, Array] = {}
         self.sources = lowering.sources(node, *dict.fromkeys(operands.nodes))
 
     def zero_point(self, zeros: Sequence[Value | None]) -> None:
@@ -234,13 +236,6 @@ class ConvolutionJob:
         if tile:
             self.weights, self.filters = DType.i16, self.filters.astype(np.int16)
         return tile
-
-    def center_filters(self, filters: Value, layout: PackedConv) -> View:
-        """The filters of bytes as they are stored."""
-        assert self.filters is not None and self.weights is not None
-        return self.lowering.array(
-            self.filters, self.weights, layout, self.lowering.name(filters.node)
-        )
 
     def layout(
         self, windows: Windows, outputs: int, grouped: bool, depthwise: bool, winograd: int = 0
@@ -318,21 +313,70 @@ class ConvolutionJob:
         )
         self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])
 
-    def window(
+    def convolve(
         self,
-        data: View,
-        weights: View,
-        out: View,
-        windows: Windows,
-        pads: tuple[Dim, ...],
+        whole: WindowOperands,
+        filters: Value,
         layout: PackedConv,
         counts: tuple[int, int, int],
     ) -> None:
-        """Any other window."""
-        extras, sizes = self.extras, SizeCollector()
+        """Any other window, of all channels or of slices of them, one after the other."""
+        _, channels, outputs = counts
+        slices = slice_channels(self.lowering.target, layout, channels, self.factors)
+        if len(slices) == 1:
+            self.window(whole, self.pack(filters, layout), layout, counts, self.epilogue)
+            return
+        *operands, result = whole.walked
+        epilogues = sum_slices(self.epilogue, self.acc, [v.dtype for v in operands], len(slices))
+        start, name, sums = 0, self.lowering.name(self.stored.node), list[View]()
+        for i, (count, epilogue) in enumerate(zip(slices, epilogues, strict=True)):
+            weights = self.pack(filters, layout, slice(start, start + count))
+            walked = (*sums, *operands, result)
+            if i + 1 < len(slices):
+                walked = (*sums, channels_last(self.lowering, self.acc, result.shape, name))
+            data = take(whole.data, 1, start, count)
+            part = replace(whole, data=data, walked=walked)
+            self.window(part, weights, layout, (1, count, outputs), epilogue)
+            start, sums = start + count, [walked[-1]]
+
+    @property
+    def factors(self) -> DType | None:
+        """The type of the factors that a unit multiplies; None for numbers of the accumulator's."""
+        return DType.i8 if self.weights is DType.i8 else self.compute_dtype
+
+    def pack(self, filters: Value, layout: PackedConv, channels: slice | None = None) -> View:
+        """The filters, or those of some channels, as they are stored."""
+        lowering, data = self.lowering, self.filters
+        if data is None and channels is None:
+            weights = lowering.constant(filters, layout, rounded=self.compute_dtype)
+            assert weights is not None
+            return weights
+        stored, rounds = self.weights, False
+        if data is None:
+            source = lowering.constant_op(filters)
+            assert source is not None
+            data, stored = source.data, self.compute_dtype or self.dtype
+            rounds = stored is not self.dtype
+        if channels is not None:
+            if channels.start not in self.slices:
+                self.slices[channels.start] = np.ascontiguousarray(data[:, channels])
+            data = self.slices[channels.start]
+        assert stored is not None
+        return lowering.array(data, stored, layout, lowering.name(filters.node), rounds=rounds)
+
+    def window(
+        self,
+        operands: WindowOperands,
+        weights: View,
+        layout: PackedConv,
+        counts: tuple[int, int, int],
+        epilogue: Program,
+    ) -> None:
+        """One step: windows over data, and the epilogue of their sums."""
+        sizes = SizeCollector()
+        data, (*extras, out), slides = operands.data, operands.walked, operands.window
         zeros = [] if self.zero is None else [self.zero]
         groups, channels, outputs = counts
-        slides = window_of(windows)
         spec = ConvSpec(
             batch=sizes(out.shape[0]),
             groups=groups,
@@ -340,13 +384,13 @@ class ConvolutionJob:
             outputs=outputs,
             in_sizes=sizes.all(data.shape[2:]),
             out_sizes=sizes.all(out.shape[2:]),
-            window=replace(slides, pads=sizes.all(pads)),
+            window=replace(slides, pads=sizes.all(operands.pads)),
             data=sizes.operand(data, data.strides),
             weights=sizes.operand(weights, (1,)),
             out=sizes.operand(out, out.strides),
             acc=self.acc,
             packed=layout,
-            epilogue=self.epilogue,
+            epilogue=epilogue,
             epilogue_operands=tuple(sizes.operand(v, v.strides) for v in extras),
             compute_dtype=self.compute_dtype,
             zero_point=sizes.operand(self.zero, (0,)) if self.zero is not None else None,

@@ -24,6 +24,7 @@ from ....ir.op import Array
 from ....ir.ops import Constant
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.scalar.builder import Builder
+from ...legality import window_of
 from ...strided_view import View, are_equal, take
 from ..build.region_lowering import Operands, RegionLowering
 from .convolution import (
@@ -34,6 +35,7 @@ from .convolution import (
     to_channels_last,
 )
 from .matmul import accumulator
+from .spatial.dilated_rows import WindowOperands
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,6 @@ def lower_deconvolution(lowering: RegionLowering, node: int, op: Transposed) -> 
             part = np.take(part, phase.taps, axis=3 + axis)
         views = [_every(v, chosen, steps) for v in walked]
         job = ConvolutionJob(lowering, node, stored, operands, epilogue, dtype, acc)
-        job.extras = views[:-1]
         plain = Windows(
             part.shape[3:],
             (1,) * len(chosen),
@@ -148,7 +149,8 @@ def lower_deconvolution(lowering: RegionLowering, node: int, op: Transposed) -> 
         kept = np.ascontiguousarray(part)
         weights = lowering.array(kept, job.compute_dtype or dtype, layout, name, rounds=rounds)
         counts = (groups, channels, outputs)
-        job.window(data, weights, views[-1], plain, plain.pads_begin, layout, counts)
+        taken = WindowOperands(data, tuple(views), window_of(plain), plain.pads_begin)
+        job.window(taken, weights, layout, counts, epilogue)
     if target != out:
         lowering.copy(target, out, name, lowering.sources(stored.node))
         lowering.views[stored] = target
