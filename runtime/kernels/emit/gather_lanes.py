@@ -18,6 +18,7 @@ from ...llvmir.values import (
     bits_of,
     bytes_of,
     constants,
+    element_of,
     integer,
     suffix,
     vec,
@@ -45,10 +46,7 @@ def gather(
     if lanes == 1:
         return f.bitcast(f.load(bits, address), kind)
     if gathers(f, element):
-        name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-        pointers = _addresses(f, element, lanes, address, step)
-        align = integer(bits_of(element) // 8, I32)
-        return f.call(name, kind, pointers, align, _mask(f, lanes, tail), f.as_value(0, kind))
+        return _gather_pointers(f, kind, _addresses(f, element, lanes, address, step), tail)
     packed = vec(bits, lanes)
     buffer = f.stack(bytes_of(packed))
     if tail is not None:
@@ -57,6 +55,25 @@ def gather(
         one = f.load(bits, f.at(address, f.mul(lane, step), bits))
         f.store(one, f.at(buffer, lane, bits))
     return f.bitcast(f.load(packed, buffer), kind)
+
+
+def gather_at(
+    f: Function, element: str, address: Value, positions: Value, tail: TailMask | None
+) -> Value:
+    """Elements at these positions (integers of 32 or 64 bits), of a type that an instruction
+    `gathers` or of one lane; lanes outside `tail` are not read and are zero."""
+    lanes = positions.lanes
+    if lanes == 1:
+        return f.load(element, f.at(address, f.cast(positions, I64), element))
+    pointers = f.op(vec(PTR, lanes), f"getelementptr {element}, {address}, {positions}")
+    return _gather_pointers(f, vec(element, lanes), pointers, tail)
+
+
+def _gather_pointers(f: Function, kind: str, pointers: Value, tail: TailMask | None) -> Value:
+    name = f"llvm.masked.gather.{suffix(kind)}.v{pointers.lanes}p0"
+    align = integer(bits_of(element_of(kind)) // 8, I32)
+    mask = _mask(f, pointers.lanes, tail)
+    return f.call(name, kind, pointers, align, mask, f.as_value(0, kind))
 
 
 def scatter(f: Function, value: Value, address: Value, step: Value, tail: TailMask | None) -> None:

@@ -28,6 +28,7 @@ from ..emit.tail_mask import TailMask, tail_mask
 from ..rows.reduce import Join
 from .pad_rows import PaddedRows, is_in_rows
 from .resample_coords import Taps, taps_of
+from .resample_rows import ResampledRows, is_along_rows
 
 # Vectors that one turn of the inner loop serves.
 _UNROLL = 4
@@ -60,6 +61,12 @@ def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
             return Kernel(symbol, module.text())
     if is_in_rows(spec):
         PaddedRows(sized, f, sizes, pointers, _copied_type(spec)).run(entry.worker, entry.workers)
+    elif is_along_rows(spec):
+        dtypes = (made.lines[0].dtype, made.lines[1].dtype)
+        rows = ResampledRows(
+            sized, f, sizes, pointers, dtypes, stays=made.stays, narrow=made.narrow_results
+        )
+        rows.run(entry.worker, entry.workers)
     else:
         made.run(entry.worker, entry.workers)
     f.ret(0)
