@@ -220,7 +220,7 @@ TESTED_IN = {
     f"{KERNELS}/gemm/bf16_rounding.py": f"{KERNELS}/gemm/test_bf16.py",
     f"{KERNELS}/gemm/loops/m_partition.py": f"{KERNELS}/gemm/loops/test_work_partition.py",
     f"{KERNELS}/gemm/*.py": f"{KERNELS}/gemm/test_kernel.py",
-    f"{KERNELS}/indexing/scan_topk.py": f"{KERNELS}/indexing/test_gather_scatter_nd.py",
+    f"{KERNELS}/indexing/chains.py": f"{KERNELS}/indexing/test_topk.py",
     f"{KERNELS}/recurrent/state_products.py": f"{KERNELS}/recurrent/test_kernel.py",
     f"{KERNELS}/rows/row_sweeps.py": f"{KERNELS}/rows/test_softmax.py",
     f"{KERNELS}/spatial/*.py": f"{KERNELS}/spatial/test_resample.py",

@@ -35,8 +35,9 @@ from .indexing import (
     gather,
     gather_scatter_nd,
     iota,
-    scan_topk,
+    scan,
     suppress_boxes,
+    topk,
     tree_ensemble,
 )
 from .recurrent import kernel as recurrent
@@ -63,10 +64,10 @@ KERNELS: Final[dict[type[Spec], Generate]] = {
     ReduceSpec: reduce.generate,
     ResampleSpec: resample.generate,
     RowCodesSpec: row_codes.generate,
-    ScanSpec: scan_topk.scan,
+    ScanSpec: scan.scan,
     SoftmaxSpec: softmax.generate,
     SuppressBoxesSpec: suppress_boxes.generate,
-    TopKSpec: scan_topk.rank,
+    TopKSpec: topk.rank,
     TreeEnsembleSpec: tree_ensemble.generate,
 }
 

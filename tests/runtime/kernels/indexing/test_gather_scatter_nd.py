@@ -1,14 +1,12 @@
-"""Picking and putting by several indices, running sums, rankings: against NumPy, bit for bit."""
+"""Picking and putting by several indices: against NumPy, bit for bit."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.ir.ops.tensor.sorting import CumProd, CumSum, TopK
 from irc_compiler.plan.specs.base import GATHER_OUT_OF_RANGE, Operand
 from irc_compiler.plan.specs.gather_scatter import GatherScatterSpec
-from irc_compiler.plan.specs.scan_topk import ScanSpec, TopKSpec
 from support.kernels.harness import ISAS, Sizes, compile_spec, guard_copy, run, same_bits
 
 F32, I64 = DType.f32, DType.i64
@@ -157,52 +155,3 @@ def test_what_is_put_joins_what_was_there(isa: str, dtype: DType, combine: str) 
     how.at(want, index, updates)
     assert status == 0
     np.testing.assert_array_equal(out, want)
-
-
-@pytest.mark.aarch64
-@pytest.mark.slow
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
-def test_running_sums(isa: str, dtype: DType) -> None:
-    data = elements(3, 8, 5, dtype=dtype)
-    for exclusive in (False, True):
-        for reverse in (False, True):
-            for op in (CumSum(exclusive, reverse), CumProd(exclusive, reverse)):
-                size = Sizes(exclusive)
-                walk = Operand(dtype, (size(40), 1, size(5)))
-                product = isinstance(op, CumProd)
-                spec = ScanSpec((3, 5), size(8), walk, walk, product, exclusive, reverse)
-                found = run(spec, [data], [(3, 8, 5)], isa=isa, workers=2, dims=size.dims)
-                (want,) = op.evaluate(data, np.array(1))
-                assert same_bits(found.outs[0], want)
-
-
-@pytest.mark.aarch64
-@pytest.mark.slow
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
-@pytest.mark.parametrize("mode", ["max", "min"])
-def test_rankings(isa: str, dtype: DType, mode: str) -> None:
-    data = elements(3, 40, dtype=dtype)
-    if dtype.is_float:
-        data[1, [0, 3, 39]] = np.nan, np.inf, np.nan
-        data[2, [1, 5]] = -np.inf, -0.0
-    for count in (1, 2, 7, 40):
-        for sort in ("value", "index"):
-            size = Sizes(count == 2)
-            best = (size(count), 1)
-            spec = TopKSpec(
-                (3,),
-                size(40),
-                size(count),
-                Operand(dtype, (40, 1)),
-                Operand(dtype, best),
-                Operand(I64, best),
-                mode == "max",
-                sort == "index",
-            )
-            shapes = [(3, count)] * 2
-            found = run(spec, [data], shapes, isa=isa, workers=2, dims=size.dims)
-            op = TopK(axis=1, mode=mode, sort=sort, index_element_type=I64)
-            values, indices = op.evaluate(data, np.array(count))
-            assert same_bits(found.outs[1], indices) and same_bits(found.outs[0], values)
