@@ -53,11 +53,12 @@ class TopKSpec(Spec):
     larger than every number.
 
     data walks (axes..., size), the others (axes..., count), which is at most `size`: what is
-    beyond it is not written. Buffers: data, values, indices.
+    beyond it is not written. most: what `count` is at most, where it is known at run time only.
+    Buffers: data, values, indices.
     """
 
     family: ClassVar[str] = "topk"
-    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT, "size": COUNT, "count": COUNT}
+    ranges: ClassVar[Mapping[str, Range]] = dict.fromkeys("axes size count most".split(), COUNT)
 
     axes: tuple[Size, ...]
     size: Size
@@ -67,6 +68,12 @@ class TopKSpec(Spec):
     indices: Operand
     largest: bool = True
     by_index: bool = False
+    most: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """What the count is at most; None where that is not known."""
+        return self.count if isinstance(self.count, int) else self.most
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.values, self.indices)
@@ -80,6 +87,10 @@ class TopKSpec(Spec):
 
     def reduced_axes(self) -> tuple[Size, ...]:
         return (self.size,)
+
+    def verify_sizes(self, at: Resolve, where: str) -> None:
+        if self.most is not None and at(self.count) > self.most:
+            raise spec_error("more ranks than at most", where, at(self.count), self.most)
 
     def verify(self, target: Target) -> None:
         dtype = self.data.dtype

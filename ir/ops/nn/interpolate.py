@@ -28,6 +28,8 @@ from ..shape_inference import (
 )
 
 _F = np.float32
+# Numerators and denominators of scales of which sizes known at run time only are computed.
+_MAX_FRACTION = 16
 _NEGATIVE = "a size to resize to is negative"
 
 
@@ -159,10 +161,9 @@ class _Interpolate(Op):
                 out[axis] = fresh_symbol(self)
             elif not self._by_scales():
                 out[axis] = given[i]
-            elif isinstance(size, int):
-                out[axis] = scaled_size(size, given[i])
             else:
-                out[axis] = size * int(given[i]) if given[i].is_integer() else fresh_symbol(self)
+                scaled = scale_dim(size, given[i])
+                out[axis] = fresh_symbol(self) if scaled is None else scaled
             require_at_least(0, out[axis], _NEGATIVE)
         return (TensorType(dtype, tuple(out)),)
 
@@ -251,6 +252,20 @@ class _Interpolate(Op):
         x = (taps - middle[:, None] + 0.5) / grow
         weights = _cubic(x, -0.5) if cubic else _triangle(x)  # Pillow's coefficient, always
         return _taps(size, first, np.where(taps < last[:, None], weights, 0), clamp=False)
+
+
+def scale_dim(size: Dim, scale: float) -> Dim | None:
+    """The size of a scaled axis; None for a size that is known at run time only, times a scale that
+    is neither a small fraction of a power of two nor an integer. f32 holds its products with sizes
+    exactly (of fractions, below 2^20), so they are those of integers."""
+    if isinstance(size, int):
+        return scaled_size(size, scale)
+    if not math.isfinite(scale):
+        return None
+    numerator, denominator = scale.as_integer_ratio()
+    if denominator > 1 and max(abs(numerator), denominator) > _MAX_FRACTION:
+        return None
+    return size * numerator // denominator
 
 
 def scaled_size(size: int, scale: float) -> int:

@@ -37,17 +37,18 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
     module, k = open_chains(spec.runtime_dims, spec.data.dtype, 2, target, symbol)
     f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     lanes = target.lanes(spec.data.dtype.bits)
-    few = isinstance(spec.count, int) and 1 <= spec.count <= _MAX_IN_REGISTERS
+    limit = spec.limit
+    few = limit is not None and 1 <= limit <= _MAX_IN_REGISTERS
     if few and are_side_by_side(spec.axes, spec.operands(), lanes):
         in_lanes = _Vectors(spec, f, sizes, lanes)
         for pointers, tail in each_vector_of_chains(k, sizes, spec.axes, spec.operands(), lanes):
             in_lanes.rank_chains(pointers, tail)
-    elif spec.count == 1 and spec.data.strides[-1] == 1:
+    elif limit == 1 and spec.data.strides[-1] == 1:
         along = _Vectors(spec, f, sizes, lanes)
         with each_chain(k, sizes, spec.axes, spec.operands()) as pointers:
             along.find_best(pointers)
     else:
-        ordered = isinstance(spec.count, int) and spec.count <= _MAX_SORTED
+        ordered = limit is not None and limit <= _MAX_SORTED
         memory = (_Sorted if ordered else _Heap)(spec, module, f, sizes, lanes)
         with each_chain(k, sizes, spec.axes, spec.operands()) as pointers:
             memory.rank_chain(pointers)
@@ -76,6 +77,8 @@ class _Vectors:
     def __init__(self, spec: TopKSpec, f: Function, sizes: RuntimeSizes, lanes: int) -> None:
         self.spec, self.f, self.sizes, self.lanes = spec, f, sizes, lanes
         self.size, self.element = sizes.value(spec.size), memory_type(spec.data.dtype)
+        # Ranks that there are.
+        self.made = f.smin(sizes.value(spec.count), self.size)
         known = self.size.known
         self.position = I64 if known is None or known >= _LONG_CHAIN else I32
         self.vector, self.positions = vec(self.element, lanes), vec(self.position, lanes)
@@ -86,12 +89,12 @@ class _Vectors:
     def rank_chains(self, pointers: Sequence[Value], tail: TailMask | None) -> None:
         """The first ranks of chains that begin at these addresses, side by side."""
         f, spec = self.f, self.spec
-        assert isinstance(spec.count, int)
+        assert spec.limit is not None
         step, last = self.sizes.value(spec.data.strides[-1]), (1 << bits_of(self.position) - 1) - 1
         none = f.splat(integer(last, self.position), self.lanes)
         ranks = [
             (f.var(self.vector, f.as_value(0, self.vector)), f.var(self.positions, none))
-            for _ in range(spec.count)
+            for _ in range(spec.limit)
         ]
         with f.range(0, self.size, unroll=1) as i:
             at = f.at(pointers[0], f.mul(i, step), self.element)
@@ -109,9 +112,15 @@ class _Vectors:
                 x = f.select(takes, held[0], x[0]), f.select(takes, held[1], x[1])
         found = [(value.get(), position.get()) for value, position in ranks]
         if spec.by_index:
+            # Ranks that there are not go last.
+            there = [f.icmp("sgt", self.made, n) for n in range(len(found))]
+            found = [
+                (x, f.select(is_there, i, none))
+                for is_there, (x, i) in zip(there, found, strict=True)
+            ]
             self.sort_by_position(found)
         for n, ranked in enumerate(found):
-            with f.if_(f.icmp("sgt", self.size, n)):
+            with f.if_(f.icmp("sgt", self.made, n)):
                 self.store(ranked, n, pointers, tail)
 
     def sort_by_position(self, ranks: list[_Ranked]) -> None:
@@ -137,7 +146,7 @@ class _Vectors:
     def find_best(self, pointers: Sequence[Value]) -> None:
         """The best element of a chain of neighbours."""
         f, spec, lanes = self.f, self.spec, self.lanes
-        with f.if_(f.icmp("sgt", self.size, 0)):
+        with f.if_(f.icmp("sgt", self.made, 0)):
             first, zero = f.load(self.element, pointers[0]), f.as_value(0, self.positions)
             best = [
                 (f.var(self.vector, f.splat(first, lanes)), f.var(self.positions, zero))

@@ -7,12 +7,13 @@ from typing import Any
 import irc_compiler.ir.ops as o
 import numpy as np
 import pytest
-from irc_compiler.ir.dims import eq, symbol
+from irc_compiler.ir.dims import eq, evaluate, plain_symbol, symbol
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import Error, ShapeError, UnsupportedOperationError
 from irc_compiler.ir.graph import Graph, Value
 from irc_compiler.ir.infer import infer_graph
 from irc_compiler.ir.op import Fact, Op
+from irc_compiler.ir.ops.nn.interpolate import scaled_size
 from irc_compiler.ir.types import TensorType, parse_type
 
 N, S = symbol("N", 1), symbol("S", 1)
@@ -360,3 +361,31 @@ _INTEGER_PORTS = frozenset(
 def test_gather_nd_takes_indices_with_an_axis(op: Op) -> None:
     with pytest.raises(ShapeError, match="indices have no axis"):
         op.infer(fact("f32[3, 4]"), fact("i64[]"))
+
+
+@pytest.mark.parametrize(
+    ("scale", "out"),
+    [
+        (2.0, "f32[2*N]"),
+        (0.5, "f32[N//2]"),
+        (1.75, "f32[(3*N)//4 + N]"),
+        (0.0, "f32[0]"),
+        (1 / 3, None),
+        (1.0 + 2.0**-10, None),
+        (np.inf, None),
+        (np.nan, None),
+    ],
+)
+def test_scaled_symbolic_sizes(scale: float, out: str | None) -> None:
+    """Fractions of small powers of two, whose products f32 rounds as integers do."""
+    scales = Fact(parse_type("f32[1]"), np.array([scale], np.float32))
+    op = o.Interpolate("linear", "scales")
+    (type_,) = op.infer(*op.slots([fact("f32[N]"), scales, None]))
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    (size,) = type_.shape
+    if out is None:
+        assert plain_symbol(size) is not None and size != N
+        return
+    assert str(type_) == out
+    for length in (1, 7, 1000, 1 << 19):
+        assert evaluate(size, {"N": length}) == scaled_size(length, scale)

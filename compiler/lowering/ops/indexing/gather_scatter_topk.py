@@ -184,7 +184,7 @@ def lower_rank(lowering: RegionLowering, node: int, op: TopK1) -> None:
     order = _move_axis_last(rank_of(lowering.graph, value), op.axis)
     data = permute(lowering.view(value), order)
     values, indices = (permute(lowering.result(Value(node, i)), order) for i in (0, 1))
-    sizes = SizeCollector()
+    sizes, wanted = SizeCollector(), known_ints(lowering.graph, node, 1)
     spec = TopKSpec(
         sizes.all(data.shape[:-1]),
         sizes(data.shape[-1]),
@@ -192,6 +192,7 @@ def lower_rank(lowering: RegionLowering, node: int, op: TopK1) -> None:
         *(sizes.operand(v, v.strides) for v in (data, values, indices)),
         largest=op.mode.lower() == "max",
         by_index=op.sort.lower() == "index",
+        most=None if wanted is None else int(wanted[0]),
     )
     work = lowering.vectors(data.shape, data.dtype) * 16
     views = [data, values, indices]

@@ -64,6 +64,7 @@ CASES: dict[str, str] = {
     )
     + END,
     "cubic": PLANE + resize(0, ints(1, 13, 6), f'mode="cubic", {HALF}') + END,
+    "halves": IMAGE + resize(0, floats(1, 0.5, 1.75), f'mode="linear_onnx", {HALF}') + END,
     "joined": IMAGE
     + TURNED
     + resize(91, ints(1, 12, 7), f'mode="linear_onnx", {HALF}')

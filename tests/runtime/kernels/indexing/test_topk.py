@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.ops.tensor.sorting import TopK
+from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.scan_topk import TopKSpec
 from support.kernels.harness import ISAS, Sizes, run, same_bits, unwritten
@@ -36,6 +40,7 @@ def check_ranks(
     by_index: bool = False,
     dynamic: bool = False,
     fixed_count: bool = True,
+    most: int | None = None,
     index: DType = DType.i64,
 ) -> None:
     """The ranks along an axis of [a, b] are those that `evaluate` gives."""
@@ -57,6 +62,7 @@ def check_ranks(
         walk(count, index),
         largest,
         by_index,
+        most,
     )
     mode, sort = "max" if largest else "min", "index" if by_index else "value"
     op = TopK(axis=axis, mode=mode, sort=sort, index_element_type=index)
@@ -119,6 +125,25 @@ def test_heaps(by_index: bool, largest: bool, dtype: DType, isa: str) -> None:
 
 
 @each_isa
+@pytest.mark.parametrize("by_index", [True, False])
+def test_limits_of_counts_known_at_run_time_only(by_index: bool, isa: str) -> None:
+    """All of them, in each of the ways of ranking; and fewer than there may be."""
+    data = make_data(DType.f32, 50, 40)
+    for axis, most in ((0, 1), (0, 4), (1, 1), (1, 4), (1, 32), (1, 33), (0, 33)):
+        for count in {0, 1, most // 2, most}:
+            how = {"by_index": by_index, "dynamic": True, "fixed_count": False, "most": most}
+            check_ranks(data, axis, count, isa, **how)
+
+
+def test_more_ranks_than_the_limit_are_refused() -> None:
+    operand, index = Operand(DType.f32, (40, 1)), Operand(DType.i64, (40, 1))
+    sizes = Sizes(True)
+    spec = TopKSpec((1,), 40, sizes(5), operand, operand, index, most=4)
+    with pytest.raises(VerificationError, match="more ranks than at most"):
+        spec.verify_sizes(lambda size: sizes.dims[0], "here")
+
+
+@each_isa
 def test_chains_with_fewer_elements_than_ranks(isa: str) -> None:
     """What is behind their end is not written."""
     for axis, count in ((0, 4), (1, 4), (0, 20), (1, 20), (1, 1), (0, 1)):
@@ -142,3 +167,19 @@ def test_elements_in_order(order: int, isa: str) -> None:
     data = np.arange(500, dtype=np.float32)[None, ::order].copy()
     for count in (1, 30, 500):
         check_ranks(data, 1, count, isa)
+
+
+def test_graphs_give_limits(compile_graph) -> None:
+    """A number of ranks that a dynamic axis may lack is the limit of a count."""
+    graph = parse_graph("""graph "ranks"
+%0 = Parameter.1() {element_type=f32, shape=["N", "C", 40]} "x"
+%1 = Constant.1() {data=[3], dtype=i64, shape=[]}
+%2 = TopK.11(%0, %1) {axis=1, mode="max", sort="value"}
+%3 = Result.1(%2:1) "y"
+""")
+    net: irc.CompiledModel = compile_graph(graph.copy(), True, 1)
+    (spec,) = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, TopKSpec)]
+    assert spec.most == spec.limit == 3 and not isinstance(spec.count, int)
+    for channels in (2, 3, 11):
+        x = make_data(DType.f32, 2, channels, 40)
+        np.testing.assert_array_equal(net([x])[0], interpret(graph, [x])[0])
