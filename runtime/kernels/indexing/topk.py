@@ -8,6 +8,7 @@ best so far in order or, where they are many, as a heap that is sorted in the en
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ....plan.specs.scan_topk import TopKSpec
 from ....plan.target import Target
@@ -19,9 +20,8 @@ from ..emit.strided_loops import RuntimeSizes, emit_vectors, masked_load, masked
 from ..emit.tail_mask import TailMask
 from .chains import are_side_by_side, each_chain, each_vector_of_chains, open_chains
 
-# As many elements of a chain, with their positions, are ranked in registers.
+# Up to so many ranks are kept in registers, and in order in memory; more are a heap.
 _MAX_IN_REGISTERS = 8
-# As many are kept in order; of more, a heap.
 _MAX_SORTED = 32
 # Vectors along a chain that are compared at a time.
 _UNROLL = 4
@@ -205,12 +205,22 @@ class _Memory:
     """Ranks a chain in the memory of its results: the best so far are there, the worst of them at
     rank `worst`."""
 
+    name: ClassVar[str]
+
     def __init__(
         self, spec: TopKSpec, module: Module, f: Function, sizes: RuntimeSizes, lanes: int
     ) -> None:
         self.spec, self.module, self.f, self.sizes, self.lanes = spec, module, f, sizes, lanes
         self.types = memory_type(spec.values.dtype), memory_type(spec.indices.dtype)
         self.steps = [sizes.value(o.strides[-1]) for o in (spec.values, spec.indices)]
+        self.by_value = self.write_order(f"{self.name}_by_value", by_index=False)
+        self.by_index = None
+        if spec.by_index:
+            self.by_index = self.write_order(f"{self.name}_by_index", by_index=True)
+
+    def write_order(self, name: str, *, by_index: bool) -> Function:
+        """The function that puts one element where it belongs, by elements or by indices."""
+        raise NotImplementedError
 
     def rank_chain(self, pointers: Sequence[Value]) -> None:
         """The results of one chain."""
@@ -324,16 +334,9 @@ class _RanksOfFunction:
 class _Sorted(_Memory):
     """The best so far in order: a better one moves the worse ones on."""
 
-    def __init__(
-        self, spec: TopKSpec, module: Module, f: Function, sizes: RuntimeSizes, lanes: int
-    ) -> None:
-        super().__init__(spec, module, f, sizes, lanes)
-        self.by_value = self._insert_function("insert_by_value", by_index=False)
-        self.by_index = (
-            self._insert_function("insert_by_index", by_index=True) if spec.by_index else None
-        )
+    name = "insert"
 
-    def _insert_function(self, name: str, *, by_index: bool) -> Function:
+    def write_order(self, name: str, *, by_index: bool) -> Function:
         """insert(results..., x, index, end): puts x in front of those of the first `end` ranks that
         are behind it, which move on by one."""
         numbers = [(self.types[0], "x"), (self.types[1], "index"), (I64, "end")]
@@ -384,16 +387,9 @@ class _Sorted(_Memory):
 class _Heap(_Memory):
     """The best so far as a heap, whose root, rank 0, is the worst of them."""
 
-    def __init__(
-        self, spec: TopKSpec, module: Module, f: Function, sizes: RuntimeSizes, lanes: int
-    ) -> None:
-        super().__init__(spec, module, f, sizes, lanes)
-        self.by_value = self._sift_function("sift_by_value", by_index=False)
-        self.by_index = (
-            self._sift_function("sift_by_index", by_index=True) if spec.by_index else None
-        )
+    name = "sift"
 
-    def _sift_function(self, name: str, *, by_index: bool) -> Function:
+    def write_order(self, name: str, *, by_index: bool) -> Function:
         """sift(results..., root, end): moves what is at `root` of a heap of `end` elements down
         until nothing below it is behind it."""
         ranks = self.open_function(name, [(I64, "root"), (I64, "end")])
