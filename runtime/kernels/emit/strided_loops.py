@@ -214,6 +214,23 @@ def each_pair(f: Function, lo: Value, hi: Value, count: Value) -> Iterator[tuple
         outer.set(f.add(outer.get(), f.cast(wraps, I64, signed_=False)))
 
 
+@contextmanager
+def each_piece(
+    f: Function, rows: RowCursor, lo: Value, hi: Value, pieces: Value
+) -> Iterator[Value]:
+    """Tasks lo..hi, which are not empty, of rows in `pieces` each: yields the piece's number, while
+    the cursor is at its row."""
+    rows.seek(f.udiv(lo, pieces))
+    number = f.var(I64, f.urem(lo, pieces))
+    with f.range(lo, hi, unroll=1):
+        yield number.get()
+        after = f.add(number.get(), 1)
+        number.set(after)
+        with f.if_(f.icmp("sge", after, pieces)):
+            number.set(0)
+            rows.advance()
+
+
 class Lane:
     """One operand along the inner axis: loads and stores of `lanes` elements at position i.
 

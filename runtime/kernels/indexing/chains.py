@@ -11,7 +11,7 @@ from ....plan.specs.base import Operand, Size
 from ....plan.target import Target
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import READ, WRITE, OpenKernel, open_kernel, share
-from ...llvmir.values import I64, Value
+from ...llvmir.values import Value
 from ..emit.casts import memory_type
 from ..emit.strided_loops import (
     RowCursor,
@@ -19,6 +19,7 @@ from ..emit.strided_loops import (
     Space,
     base_pointer,
     coalesce,
+    each_piece,
     emit_vectors,
 )
 from ..emit.tail_mask import TailMask
@@ -77,20 +78,12 @@ def each_vector_of_chains(
     types = [memory_type(o.dtype) for o in operands]
     blocks = f.ceil_div(chains, block)
     lo, hi = share(f, f.mul(sizes.product(before.axes), blocks), k.worker, k.workers)
-    with f.if_(f.icmp("slt", lo, hi)):
-        rows.seek(f.udiv(lo, blocks))
-        number = f.var(I64, f.urem(lo, blocks))
-        with f.range(lo, hi, unroll=1):
-            first = f.mul(number.get(), block)
-            begins = [f.at(p, first, t) for p, t in zip(rows.pointers(), types, strict=True)]
-            count = f.smin(f.sub(chains, first), block)
-            for i, (tail,) in emit_vectors(f, count, lanes, 1):
-                yield [f.at(p, i, t) for p, t in zip(begins, types, strict=True)], tail
-            after = f.add(number.get(), 1)
-            number.set(after)
-            with f.if_(f.icmp("sge", after, blocks)):
-                number.set(0)
-                rows.advance()
+    with f.if_(f.icmp("slt", lo, hi)), each_piece(f, rows, lo, hi, blocks) as number:
+        first = f.mul(number, block)
+        begins = [f.at(p, first, t) for p, t in zip(rows.pointers(), types, strict=True)]
+        count = f.smin(f.sub(chains, first), block)
+        for i, (tail,) in emit_vectors(f, count, lanes, 1):
+            yield [f.at(p, i, t) for p, t in zip(begins, types, strict=True)], tail
 
 
 def _coalesce_chains(axes: Sequence[Size], operands: Sequence[Operand]) -> Space:

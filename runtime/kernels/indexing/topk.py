@@ -7,6 +7,7 @@ best so far in order or, where they are many, as a heap that is sorted in the en
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -201,7 +202,7 @@ class _Vectors:
             f.store(f.cast(x, memory_type(operand.dtype)), pointer)
 
 
-class _Memory:
+class _Memory(ABC):
     """Ranks a chain in the memory of its results: the best so far are there, the worst of them at
     rank `worst`."""
 
@@ -218,9 +219,9 @@ class _Memory:
         if spec.by_index:
             self.by_index = self.write_order(f"{self.name}_by_index", by_index=True)
 
+    @abstractmethod
     def write_order(self, name: str, *, by_index: bool) -> Function:
         """The function that puts one element where it belongs, by elements or by indices."""
-        raise NotImplementedError
 
     def rank_chain(self, pointers: Sequence[Value]) -> None:
         """The results of one chain."""
@@ -232,21 +233,21 @@ class _Memory:
             self.visit_others(kept, size, pointers)
             self.finish(kept, pointers)
 
+    @abstractmethod
     def take_first(self, kept: Value, pointers: Sequence[Value]) -> None:
         """Fill the ranks with the first elements."""
-        raise NotImplementedError
 
+    @abstractmethod
     def worst(self, kept: Value) -> Value:
         """Which rank the worst one of the best has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def replace_worst(self, x: Value, i: Value, kept: Value, pointers: Sequence[Value]) -> None:
         """Put element x, at position i, among the best in place of the worst one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, kept: Value, pointers: Sequence[Value]) -> None:
         """Sort the ranks as the spec says."""
-        raise NotImplementedError
 
     def visit_others(self, kept: Value, size: Value, pointers: Sequence[Value]) -> None:
         """Compare the elements behind the first `kept` with the worst of the best."""

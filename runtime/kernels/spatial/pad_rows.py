@@ -12,8 +12,8 @@ from ....ir.dtype import DType
 from ....plan.specs.resample import PADDING, ResampleSpec
 from ...llvmir.builder import Function
 from ...llvmir.kernel_entry import share
-from ...llvmir.values import I64, Value, integer
-from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, coalesce
+from ...llvmir.values import Value, integer
+from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, coalesce, each_piece
 from ..emit.tail_mask import TailMask, tail_mask
 from .resample_coords import taps_of
 
@@ -55,16 +55,8 @@ class PaddedRows:
         rows = RowCursor(f, self.sizes, space.axes, self.pointers, words, space.strides)
         pieces = f.ceil_div(self.count, _ELEMENTS_PER_TASK)
         lo, hi = share(f, f.mul(self.sizes.product(axes), pieces), worker, workers)
-        with f.if_(f.icmp("slt", lo, hi)):
-            rows.seek(f.udiv(lo, pieces))
-            piece = f.var(I64, f.urem(lo, pieces))
-            with f.range(lo, hi, unroll=1):
-                self.piece(rows.pointers(), f.mul(piece.get(), _ELEMENTS_PER_TASK))
-                after = f.add(piece.get(), 1)
-                piece.set(after)
-                with f.if_(f.icmp("sge", after, pieces)):
-                    piece.set(0)
-                    rows.advance()
+        with f.if_(f.icmp("slt", lo, hi)), each_piece(f, rows, lo, hi, pieces) as piece:
+            self.piece(rows.pointers(), f.mul(piece, _ELEMENTS_PER_TASK))
 
     def piece(self, at: Sequence[Value], lo: Value) -> None:
         """Elements `lo` and on of the row of the result at at[1], from the row of data at at[0]."""

@@ -90,6 +90,10 @@ CASES: dict[str, tuple[Dilated, Parts]] = {
         [(1, 1, 5, 5), (1, 1, 5, 5), (1, 2, 4, 5)],
     ),
     "more rows than data": (Dilated((5, 9), (2, 2), (4, 2)), [(1, 1, 5, 9), (1, 1, 4, 9)]),
+    "no data for some rows": (
+        Dilated((3, 9), (4, 1), (8, 1)),
+        [(1, 3, 3, 9), (1, 1, 2, 9)],
+    ),
     "even taps": (
         Dilated((12, 9), (3, 2), (3, 1), kernel=(4, 2)),
         [(1, 3, 3, 9)],
