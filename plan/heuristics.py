@@ -130,6 +130,18 @@ class Heuristics:
     conv_amx_panels_per_copy: int = _threshold(
         4, 1, 64, "panels of weights that one im2col buffer serves", "conv-amx-im2col"
     )
+    row_band_min_l2_quarters: int = _threshold(
+        5, 1, 1 << 20, "quarters of L2 from which on what is computed between two convolutions is "
+        "computed in bands of rows", "row-bands",
+    )  # fmt: skip
+    row_band_l2_quarters: int = _threshold(
+        3, 1, 64, "quarters of L2 that a band takes of what is computed between the layers of a "
+        "chain", "row-bands",
+    )  # fmt: skip
+    row_band_min_saving: float = _threshold(
+        1.2, 0.0, 1000.0, "how many times the time of what bands compute and read twice they must "
+        "save", "row-bands",
+    )  # fmt: skip
     winograd_min_channels: int = _threshold(
         16, 16, 1 << 20, "channels, in and out, of a convolution by Winograd's transform",
         "winograd-choice",

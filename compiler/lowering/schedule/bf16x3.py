@@ -18,7 +18,7 @@ from ...options import Options
 
 # Sizes from which on six products on tiles take less time than one of vectors, measured
 # (docs/dev/tuning/f32-products-amx.md): rows share an expanded panel, columns a split row.
-_MIN_ROWS: Final = 96
+MIN_ROWS: Final = 96
 # Of as many weights as _MANY_WEIGHTS, and of a dynamic number of matrices with so many rows each.
 _MIN_ROWS_OF_MANY_WEIGHTS: Final = 48
 _MIN_ROWS_OF_MATRICES: Final = 32
@@ -55,7 +55,7 @@ def has_rows_for_tiles(m: Dim, weights: int) -> bool:
     """Whether six products on tiles take less time for M rows by so many weights."""
     if not isinstance(m, int):
         return least_rows(m) >= _MIN_ROWS_OF_MATRICES
-    return m >= (_MIN_ROWS_OF_MANY_WEIGHTS if weights >= _MANY_WEIGHTS else _MIN_ROWS)
+    return m >= (_MIN_ROWS_OF_MANY_WEIGHTS if weights >= _MANY_WEIGHTS else MIN_ROWS)
 
 
 def _are_small(weights: Array) -> bool:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....ir.graph import Graph
+from ....ir.lazy_dataclass import dataclass
 from ....plan.target import Target
 from ...options import Options
 from ..control.subgraph_symbols import plain_sizes
-from ..control.variables import split_state
+from ..control.variables import GraphVariables, split_state
 from .conv_algorithm import winograd_tiles
-from .fusion import decide_fusion
+from .fusion import Fusion, decide_fusion
 from .partition import decide_roles
-from .regions import SlotAssignment, split_regions
+from .regions import RegionNodes, SlotAssignment, split_regions
 from .role import Role
+from .row_bands import split_row_bands
 from .schedule import Schedule
 from .storage_types import rounded_values, spaced_values
 from .tensor_layout import channels_last_values
@@ -26,17 +28,21 @@ def schedule(graph: Graph, target: Target, options: Options) -> Schedule:
     """
     inputs, outputs = len(graph.parameters), len(graph.results)
     graph, state = split_state(graph)
-    roles = decide_roles(graph)
-    native = {n: role.native for n, role in roles.items()}
-    groups = split_regions(graph, roles, state)
-    home = {n: i for i, g in enumerate(groups) for n in (*g.nodes, g.end) if n is not None}
-    last = channels_last_values(graph, native)
-    fusion = decide_fusion(graph, native, home)
-    tiles = winograd_tiles(graph, native, options, target)
-    rounded = rounded_values(graph, native, fusion, options, tiles)
-    spaced = spaced_values(graph, native, fusion, target, options, rounded, last)
+    found = _analyze(graph, state)
+    tiles = winograd_tiles(graph, found.native, options, target)
+    rounded = rounded_values(graph, found.native, found.fusion, options, tiles)
+    kept = frozenset(tiles).union(*state.made)
+    banded = split_row_bands(graph, found.native, found.home, found.fusion, rounded, kept, target)
+    if banded is not graph:
+        graph, found = banded, _analyze(banded, state)
+        rounded = rounded_values(graph, found.native, found.fusion, options, tiles)
+    roles, fusion, home = found.roles, found.fusion, found.home
+    last = channels_last_values(graph, found.native)
+    spaced = spaced_values(graph, found.native, fusion, target, options, rounded, last)
     bodies = _schedule_bodies(graph, roles, target, options)
-    interface, regions = SlotAssignment(graph, roles, state).assign(groups, home, inputs, outputs)
+    interface, regions = SlotAssignment(graph, roles, state).assign(
+        found.groups, home, inputs, outputs
+    )
     return Schedule(
         graph,
         target,
@@ -51,6 +57,25 @@ def schedule(graph: Graph, target: Target, options: Options) -> Schedule:
         interface,
         regions,
     )
+
+
+@dataclass(frozen=True)
+class _Analysis:
+    """What runs where and is fused to what. native: whether a node runs so. home: its region."""
+
+    roles: dict[int, Role]
+    native: dict[int, bool]
+    groups: list[RegionNodes]
+    home: dict[int, int]
+    fusion: Fusion
+
+
+def _analyze(graph: Graph, state: GraphVariables) -> _Analysis:
+    roles = decide_roles(graph)
+    native = {n: role.native for n, role in roles.items()}
+    groups = split_regions(graph, roles, state)
+    home = {n: i for i, g in enumerate(groups) for n in (*g.nodes, g.end) if n is not None}
+    return _Analysis(roles, native, groups, home, decide_fusion(graph, native, home))
 
 
 def _schedule_bodies(
