@@ -23,16 +23,13 @@ from ....ir.op import Op
 from ....ir.ops import Concat, Constant, Slice
 from ....ir.ops.math.elementwise import sizes_of
 from ....ir.ops.nn.convolution import Convolving
-from ....ir.ops.nn.pooling import MaxPool1, MaxPool8
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.types import TensorType
 from ....plan.target import Target
 from .bf16x3 import MIN_ROWS
 from .fusion import Fusion
 
-_KINDS: Final = frozenset(
-    "Convolution GroupConvolution ConvInteger GroupConvInteger MaxPool".split()
-)
+_KINDS: Final = frozenset("Convolution GroupConvolution ConvInteger GroupConvInteger".split())
 # The axis of rows in an image [batch, channels, rows, columns].
 _ROWS: Final = 2
 # More layers leave bands of few rows; more bands take longer to compile than they save.
@@ -49,9 +46,9 @@ _WEIGHT_BYTES: Final = 2
 
 @dataclass(frozen=True)
 class BandedLayer:
-    """A convolution or pool and the elementwise chain behind it.
+    """A convolution and the elementwise chain behind it.
 
-    rows, out_rows: of the data and of the result. bytes: of the result as it is stored.
+    rows, out_rows: of the data and of the result. data_bytes, bytes: of the same as stored.
     row_work: multiply-adds of one row of the result, in those of f32: a vector has more of a
     narrower type. weight_bytes: of filters.
     """
@@ -62,6 +59,7 @@ class BandedLayer:
     rows: int
     out_rows: int
     columns: int
+    data_bytes: int
     bytes: int
     row_work: int
     weight_bytes: int
@@ -141,12 +139,10 @@ def split_row_bands(
 def _match_layer(
     graph: Graph, node: int, fusion: Fusion, rounded: Container[Value]
 ) -> BandedLayer | None:
-    """The layer of a convolution or pool of one image of known sizes; None for others."""
+    """The layer of a convolution of one image of known sizes; None for others."""
     op, data = graph.op(node), graph.type(graph.input(node, 0))
     nodes = (node, *fusion.epilogues.get(node, ()))
     result = graph.type(Value(nodes[-1]))
-    if any(graph.use_count(v) for v in graph.values(node) if v.port) or node in fusion.absorbed:
-        return None
     if not isinstance(data, TensorType) or not isinstance(result, TensorType):
         return None
     if not (data.is_static and result.is_static):
@@ -154,22 +150,18 @@ def _match_layer(
     shape, made = sizes_of(data.shape), sizes_of(result.shape)
     if len(shape) != 4 or shape[0] != 1 or 0 in (*shape, *made):
         return None
-    if isinstance(op, Convolving):
-        filters = graph.tensor(graph.input(node, 1))
-        if not filters.is_static:
-            return None
-        sizes = sizes_of(filters.shape)
-        windows, multiply_adds = op.windows(sizes[-2:]), math.prod(sizes)
-        weight_bytes = multiply_adds * filters.dtype.bits // 8
-    elif isinstance(op, MaxPool1 | MaxPool8):
-        windows = op.windows()
-        multiply_adds, weight_bytes = math.prod(op.kernel) * made[1], 0
-    else:
+    assert isinstance(op, Convolving)
+    filters = graph.tensor(graph.input(node, 1))
+    if not filters.is_static:
         return None
+    weights = sizes_of(filters.shape)
+    windows = op.windows(weights[-2:])
     pads = tuple(windows.pads(shape[2:]))
-    if windows.rounding != "floor" or any(p < 0 for pair in pads for p in pair):
+    if any(p < 0 for pair in pads for p in pair):
         return None
+    source = graph.input(node, 0)
     bits = 16 if Value(nodes[-1]) in rounded else result.dtype.bits
+    data_bits = 16 if source in rounded else data.dtype.bits
     return BandedLayer(
         nodes,
         windows,
@@ -177,9 +169,10 @@ def _match_layer(
         rows=shape[_ROWS],
         out_rows=made[_ROWS],
         columns=made[3],
+        data_bytes=math.prod(shape) * data_bits // 8,
         bytes=math.prod(made) * bits // 8,
-        row_work=made[3] * multiply_adds * bits // 32,
-        weight_bytes=weight_bytes,
+        row_work=made[3] * math.prod(weights) * bits // 32,
+        weight_bytes=math.prod(weights) * filters.dtype.bits // 8,
     )
 
 
@@ -194,7 +187,8 @@ def _choose_chains(
         while at is not None:
             group, chain = [layers[at]], None
             at = following[at]
-            while at is not None:
+            # Larger data would pass through L2 in any case.
+            while at is not None and group[0].data_bytes <= group[0].bytes:
                 longer = _choose_bands([*group, layers[at]], target)
                 if longer is None:
                     break
@@ -295,8 +289,8 @@ def _copy_layer(graph: Graph, layer: BandedLayer, rows: range, data: Value) -> V
 
 
 def _pad_windows(op: Op, layer: BandedLayer, rows: range) -> Op:
-    """The convolution or pool with the paddings of some rows of its result."""
-    assert isinstance(op, Convolving | MaxPool1 | MaxPool8)
+    """The convolution with the paddings of some rows of its result."""
+    assert isinstance(op, Convolving)
     (above, below), (left, right) = layer.pad_rows(rows), layer.pads[1]
     return replace(op, pads_begin=(above, left), pads_end=(below, right), auto_pad="explicit")
 
