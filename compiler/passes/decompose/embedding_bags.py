@@ -153,9 +153,13 @@ def decompose_offsets(
     sums = build.scatter(build.pick(indices, 1, build.optional_input(4)), numbers, count)
     sums, counts = (build.cut(v, 0, 1) for v in (sums, build.counts(numbers, count)))
     if isinstance(op, EmbeddingBagOffsets) and op.reduction.lower() == "mean":
-        divisor = build.add(Maximum(), counts, build.ints([1]))
-        divisor = build.unsqueeze_to(build.add(Convert(build.dtype), divisor), 1)
-        sums = build.add(Divide(), sums, divisor)
+        divisor = build.unsqueeze_to(build.add(Maximum(), counts, build.ints([1])), 1)
+        # A bag may have more rows than a type of 8 bits has numbers.
+        narrow = build.dtype.is_int and build.dtype.bits < 32
+        wide = DType.i64 if narrow else build.dtype
+        sums = build.add(Convert(wide), sums) if narrow else sums
+        sums = build.add(Divide(), sums, build.add(Convert(wide), divisor))
+        sums = build.add(Convert(build.dtype), sums) if narrow else sums
     return build.done(build.with_default(sums, counts, default))
 
 

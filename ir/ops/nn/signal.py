@@ -66,6 +66,7 @@ class _Transform(Op):
             require_equal(shape[-1], 2, what)
         inner: list[Dim] = list(shape[:-1] if self.complex_in else shape)
         listed = axes_in(axes, len(inner))
+        self._require_axes(listed)
         sizes = known_dims(signal_size)
         if listed is None or (signal_size is not None and sizes is None):
             inner = [fresh_symbol(self) for _ in inner]
@@ -81,6 +82,11 @@ class _Transform(Op):
                 inner[axis] = self._last_size(inner[axis], given) if last else size
         return (TensorType(dtype, (*inner, *([2] if self.complex_out else []))),)
 
+    def _require_axes(self, axes: list[int] | None) -> None:
+        """ShapeError where a real signal has no axis that becomes its half."""
+        if axes == [] and not (self.complex_in and self.complex_out):
+            raise ShapeError("a transform of real numbers has one axis or more", got="no axes")
+
     def transform(self, data: Array, sizes: list[int] | None, axes: list[int]) -> Array:
         """The transform of a complex (or real) array."""
         raise VerificationError(f"{self.kind} is not defined")
@@ -94,6 +100,7 @@ class _Transform(Op):
             kind = np.complex64 if wide.dtype == np.float32 else np.complex128
             wide = np.ascontiguousarray(wide).view(kind)[..., 0]
         listed = unique_axes(ints_of(axes), wide.ndim)
+        self._require_axes(listed)
         sizes = None
         if signal_size is not None:
             given = ints_of(signal_size)

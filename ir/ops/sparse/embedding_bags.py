@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -176,9 +176,19 @@ class EmbeddingBagOffsetsSum(Op):
         first = int(starts[0]) if len(starts) else len(rows)
         sums = sum_segments(rows[first:], np.repeat(np.arange(len(starts)), counts), len(starts))
         if self._means():
-            sums /= np.maximum(counts, 1).reshape(-1, *[1] * (sums.ndim - 1)).astype(sums.dtype)
+            divisors = np.maximum(counts, 1).reshape(-1, *[1] * (sums.ndim - 1))
+            sums = _divide_sums(sums, divisors, emb_table.dtype)
         _fill_empty(sums, counts, emb_table, default_index)
         return (narrow_array(sums, emb_table.dtype),)
+
+
+def _divide_sums(sums: Array, counts: Array, dtype: np.dtype[Any]) -> Array:
+    """Means; of integers the floor, of sums that wrap around in the type of the table."""
+    if sums.dtype.kind == "f":
+        return np.asarray(sums / counts.astype(sums.dtype))
+    # A bag may have more rows than a type of 8 bits has numbers.
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int64)
+    return np.asarray(narrow_array(sums, dtype).astype(wide) // counts.astype(wide))
 
 
 def _refuse_weighted_mean(means: bool, weights: Fact | None) -> None:

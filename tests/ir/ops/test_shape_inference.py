@@ -136,6 +136,8 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.Col2Im(), [fact("f32[1, 4, 4]"), known([2, 2]), known([2])], "two sizes"),
     (o.DFT(), [fact("f32[3, 4, 2]"), known([1]), known([4, 4])], "differ in length"),
     (o.RDFT(), [fact("f32[3, 4]"), known([1]), known([0])], "a signal has 1 value or more"),
+    (o.RDFT(), [fact("f32[3, 4]"), known([])], "one axis or more"),
+    (o.IRDFT(), [fact("f32[3, 4, 2]"), known([])], "one axis or more"),
     (o.Squeeze(), [fact("f32[3, 1]"), fact("f32[1]")], "element type"),
     (o.ScatterNDUpdate(), [fact("f32[2, 8]"), fact("i64[1]"), fact("f32[2, 8]")], "do not fit"),
     (o.ScatterNDUpdate(), [fact("f32[2, 8]"), fact("i64[1]"), fact("f32[7]")], "do not fit"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import irc_compiler as irc
 import numpy as np
+import openvino as ov
 import openvino.opset3 as o3
 import openvino.opset15 as o15
 import pytest
@@ -62,6 +64,24 @@ def test_other_element_types() -> None:
     check(lambda *x: o3.embedding_bag_packed_sum(*x), [TABLE, wide.reshape(3, 2)])
     half = TABLE.astype(np.float16)
     check(lambda *x: o3.embedding_bag_packed_sum(*x), [half, INDICES.reshape(3, 2)], tolerance=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64])
+def test_means_of_integers_are_floors(dtype: Any) -> None:
+    """Also of more rows than a type of 8 bits has numbers, whose sums wrap around."""
+    table = np.array([[-7, 2], [4, 5], [-3, 100]]).astype(dtype)
+    indices = np.array([0, 1, 2, 2, *[1] * 256], I)
+    offsets = np.array([0, 1, 2, 4], I)
+    sums = [table[:1], table[1:2], table[[2, 2]], table[[1] * 256]]
+    wide = [s.sum(axis=0, dtype=dtype).astype(np.int64) for s in sums]
+    want = np.stack([s // n for s, n in zip(wide, (1, 1, 2, 256), strict=True)]).astype(dtype)
+    (got,) = EmbeddingBagOffsets("mean").evaluate(table, indices, offsets)
+    np.testing.assert_array_equal(got, want)
+    rows = o3.parameter(table.shape, dtype)
+    numbers = [o3.constant(indices), o3.constant(offsets)]
+    model = ov.Model([o15.embedding_bag_offsets(rows, *numbers, reduction="mean")], [rows])
+    net = irc.compile_model(model)
+    np.testing.assert_array_equal(net([table])[0], want)
 
 
 def test_bad_inputs() -> None:
