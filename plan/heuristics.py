@@ -2,8 +2,9 @@
 
 One frozen value per machine, part of its `Target`: lowering and kernels read it there, and a Target
 with other thresholds has another key, so plans and cached code never mix. Thresholds of GEMM, of
-AMX and of direct convolutions decide time only: every result keeps its bits. Those of Winograd's
-transform decide which convolutions it computes, within the errors of docs/numerics.md.
+AMX, of direct convolutions and of bands of rows decide time only: every result keeps its bits.
+Those of Winograd's transform decide which convolutions it computes, within the errors of
+docs/numerics.md.
 
 `runtime/machine/heuristics_file.py` reads the file that a user names; docs/heuristics.md lists the
 thresholds.

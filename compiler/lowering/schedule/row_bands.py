@@ -35,6 +35,9 @@ _ROWS: Final = 2
 # More layers leave bands of few rows; more bands take longer to compile than they save.
 _MAX_LAYERS: Final = 8
 _MAX_BANDS: Final = 256
+# Convolutions of a graph, and nodes that bands add to it.
+_MAX_CONVOLUTIONS: Final = 2048
+_MAX_COPIES: Final = 1 << 15
 # A smaller part of L2 between two layers is not worth further steps.
 _MIN_JOINED_L2_DIVISOR: Final = 4
 # What takes as long as a byte between layers that does not stay in L2: by multiply-adds, by steps,
@@ -93,6 +96,12 @@ class Chain:
     layers: tuple[BandedLayer, ...]
     band_rows: int
 
+    @property
+    def copies(self) -> int:
+        """How many nodes the bands have."""
+        bands = -(-self.layers[-1].out_rows // self.band_rows)
+        return bands * sum(len(layer.nodes) for layer in self.layers)
+
     def bands(self) -> Iterator[range]:
         """The bands' rows of the last layer's result."""
         rows = self.layers[-1].out_rows
@@ -110,7 +119,6 @@ class Chain:
 def split_row_bands(
     graph: Graph,
     native: Mapping[int, bool],
-    home: Mapping[int, int],
     fusion: Fusion,
     rounded: Container[Value],
     kept: Container[int],
@@ -118,8 +126,8 @@ def split_row_bands(
 ) -> Graph:
     """The graph with chains in bands: itself where there are none, else a copy.
 
-    native: whether a node runs so. home: its region. rounded: values that are stored as bf16. kept:
-    nodes that stay whole.
+    native: whether a node runs so. rounded: values that are stored as bf16. kept: nodes that stay
+    whole.
     """
     layers: dict[int, BandedLayer] = {}
     for node in native:
@@ -127,7 +135,14 @@ def split_row_bands(
             layer = _match_layer(graph, node, fusion, rounded)
             if layer is not None:
                 layers[node] = layer
-    chains = list(_choose_chains(graph, layers, home, target))
+    if len(layers) > _MAX_CONVOLUTIONS or not target.l2:
+        return graph
+    chains, copies = list[Chain](), 0
+    for chain in _choose_chains(graph, layers, target):
+        copies += chain.copies
+        if copies > _MAX_COPIES:
+            break
+        chains.append(chain)
     if not chains:
         return graph
     graph = graph.copy()
@@ -177,10 +192,10 @@ def _match_layer(
 
 
 def _choose_chains(
-    graph: Graph, layers: Mapping[int, BandedLayer], home: Mapping[int, int], target: Target
+    graph: Graph, layers: Mapping[int, BandedLayer], target: Target
 ) -> Iterator[Chain]:
     """The chains that take less time in bands."""
-    following = {n: _next_layer(graph, layer, layers, home) for n, layer in layers.items()}
+    following = {n: _next_layer(graph, layer, layers) for n, layer in layers.items()}
     behind = set(following.values())
     for node in layers:
         at: int | None = None if node in behind else node
@@ -198,14 +213,10 @@ def _choose_chains(
                 yield chain
 
 
-def _next_layer(
-    graph: Graph, layer: BandedLayer, layers: Mapping[int, BandedLayer], home: Mapping[int, int]
-) -> int | None:
+def _next_layer(graph: Graph, layer: BandedLayer, layers: Mapping[int, BandedLayer]) -> int | None:
     """The layer whose data a layer's result is, if nothing else reads it."""
     use = graph.only_use(layer.result)
-    if use is None or use.port != 0 or use.node not in layers:
-        return None
-    return use.node if home[use.node] == home[layer.nodes[0]] else None
+    return use.node if use is not None and use.port == 0 and use.node in layers else None
 
 
 def _choose_bands(layers: Sequence[BandedLayer], target: Target) -> Chain | None:
@@ -220,7 +231,7 @@ def _choose_bands(layers: Sequence[BandedLayer], target: Target) -> Chain | None
         return None
     most = -(-rows // count)
     # The last band as full as possible: one of fewer rows has code of its own.
-    band_rows = max(range(-(-3 * most // 4), most + 1), key=lambda n: (rows % n or n, n))
+    band_rows = max(range(-(-3 * most // 4), most + 1), key=lambda n: ((rows % n or n) / n, n))
     chain = Chain(tuple(layers), band_rows)
     made = [chain.made_rows(band) for band in chain.bands()]
     if any(not _keeps_sums(layer, some[i]) for some in made for i, layer in enumerate(layers)):
@@ -260,7 +271,6 @@ def _split(graph: Graph, chain: Chain) -> None:
             value = _copy_layer(graph, layer, rows, value)
         parts.append(value)
     joined = _add(graph, Concat(_ROWS), parts, like=result.node)
-    graph.node(joined.node).names = graph.node(result.node).names
     for use in graph.uses(result):
         graph.connect(joined, use)
     for layer in reversed(chain.layers):
@@ -271,15 +281,9 @@ def _split(graph: Graph, chain: Chain) -> None:
 def _copy_layer(graph: Graph, layer: BandedLayer, rows: range, data: Value) -> Value:
     """The layer for some rows of its result, of the rows of data that they read."""
     anchor, *chain = layer.nodes
-    value, whole = (
-        _add(
-            graph,
-            _pad_windows(graph.op(anchor), layer, rows),
-            [data, *graph.inputs(anchor)[1:]],
-            like=anchor,
-        ),
-        Value(anchor),
-    )
+    inputs: list[Value | None] = [data, *graph.inputs(anchor)[1:]]
+    value = _add(graph, _pad_windows(graph.op(anchor), layer, rows), inputs, like=anchor)
+    whole = Value(anchor)
     for node in chain:
         inputs = [
             value if v == whole else v and _take_operand(graph, v, rows) for v in graph.inputs(node)

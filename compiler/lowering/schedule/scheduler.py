@@ -32,7 +32,7 @@ def schedule(graph: Graph, target: Target, options: Options) -> Schedule:
     tiles = winograd_tiles(graph, found.native, options, target)
     rounded = rounded_values(graph, found.native, found.fusion, options, tiles)
     kept = frozenset(tiles).union(*state.made)
-    banded = split_row_bands(graph, found.native, found.home, found.fusion, rounded, kept, target)
+    banded = split_row_bands(graph, found.native, found.fusion, rounded, kept, target)
     if banded is not graph:
         graph, found = banded, _analyze(banded, state)
         rounded = rounded_values(graph, found.native, found.fusion, options, tiles)

@@ -308,6 +308,11 @@ def test_real_transform_of_a_longer_signal() -> None:
     np.testing.assert_allclose(got, np.stack([expected.real, expected.imag], -1), atol=1e-12)
 
 
+def test_real_transform_without_axes_is_refused() -> None:
+    with pytest.raises(ShapeError, match="one axis or more"):
+        o.RDFT().evaluate(np.ones((2, 3)), np.array([], np.int64))
+
+
 def test_random_values_are_the_same_for_the_same_seeds() -> None:
     ends = np.array(2.0, np.float32), np.array(3.0, np.float32)
     seeded = o.RandomUniform(DType.f32, 1, 7)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import irc_compiler as irc
 import numpy as np
 import onnxruntime
+import openvino as ov
+import openvino.opset6 as o6
 import pytest
 from irc_compiler.compiler.lowering.lower import lower
 from irc_compiler.compiler.lowering.schedule import row_bands, scheduler
@@ -146,7 +148,7 @@ CASES: dict[str, tuple[Layers, list[list[int]]]] = {
     "stride": (Layers((EXPAND, REDUCE, PROJECT)), [[3] * 6 + [2]]),
     "without paddings": (
         Layers((EXPAND, replace(DEPTHWISE, pads=(0, 0, 0, 0)), PROJECT)),
-        [[4] * 9 + [2]],
+        [[3] * 12 + [2]],
     ),
     "uneven paddings": (
         Layers((EXPAND, replace(REDUCE, pads=(0, 0, 1, 1)), PROJECT), height=41),
@@ -158,12 +160,14 @@ CASES: dict[str, tuple[Layers, list[list[int]]]] = {
     "column added": (Layers((EXPAND, replace(DEPTHWISE, residual="column"))), [[7] * 5 + [5]]),
     "row added": (Layers((EXPAND, replace(DEPTHWISE, residual="row"))), [[7] * 5 + [5]]),
     "last band of fewer rows": (Layers((EXPAND, DEPTHWISE), height=43), [[8] * 5 + [3]]),
+    "bands of equal rows": (Layers((EXPAND, DEPTHWISE), height=48), [[6] * 8]),
     "small between": (Layers((*BLOCK, replace(PROJECT, kernel=3))), [[4] * 10]),
     "two blocks": (Layers((*BLOCK, *BLOCK)), [[2] * 20]),
     "two blocks with little between": (
         Layers((EXPAND, DEPTHWISE, Window(4), EXPAND, DEPTHWISE, Window(4))),
         [[4] * 10, [4] * 10],
     ),
+    "data larger than the result": (Layers(BLOCK, channels=128), [[7] * 5 + [5]]),
     "a batch": (Layers(BLOCK, batch=2), []),
     "a dynamic height": (Layers(BLOCK, height="H"), []),
     "one layer": (Layers((Window(64, 3),)), []),
@@ -226,10 +230,54 @@ def test_bands_of_tiles_have_pixels_for_tiles() -> None:
 def test_many_weights_are_not_read_again() -> None:
     heuristics = replace(FREE_STEPS, row_band_min_saving=2.0)
     target = replace(small_target(heuristics), l2=1 << 20)
-    light = Layers((Window(64), Window(64, 3, depthwise=True)), height=128, width=128)
-    assert rows_of_concats(schedule_layers(light, target)) == [[22] * 5 + [18]]
-    heavy = replace(light, channels=1024)
-    assert rows_of_concats(schedule_layers(heavy, target)) == []
+
+    def bands(*layers: Window) -> list[list[int]]:
+        return rows_of_concats(schedule_layers(Layers(layers, height=128, width=128), target))
+
+    assert bands(EXPAND, DEPTHWISE) == [[22] * 5 + [18]]
+    assert bands(EXPAND, DEPTHWISE, PROJECT) == [[10] * 12 + [8]]
+    assert bands(EXPAND, DEPTHWISE, Window(2048)) == bands(EXPAND, DEPTHWISE)
+
+
+def test_steps_cost_time() -> None:
+    points = Layers((EXPAND, PROJECT))
+    assert rows_of_concats(schedule_layers(points)) == [[7] * 5 + [5]]
+    target = small_target(replace(FREE_STEPS, row_band_min_saving=3.0))
+    assert rows_of_concats(schedule_layers(points, target)) == []
+
+
+def test_initial_values_of_variables_are_whole() -> None:
+    """They are apart from the graph proper, node by node."""
+    x = o6.parameter([1, 16, 40, 100], np.float32)
+    expanded = o6.convolution(
+        x, np.ones((64, 16, 1, 1), np.float32), [1, 1], [0, 0], [0, 0], [1, 1]
+    )
+    first = o6.group_convolution(
+        expanded, np.ones((64, 1, 1, 3, 3), np.float32), [1, 1], [1, 1], [1, 1], [1, 1]
+    )
+    value = o6.read_value(first, "v", np.float32, [1, 64, 40, 100])
+    changed = o6.add(value, np.float32(1))
+    model = ov.Model([o6.result(changed)], [o6.assign(changed, "v")], [x])
+    graph = irc.read_model(model).graph
+    optimize(graph, Options())
+    assert rows_of_concats(scheduler.schedule(graph, small_target(), Options())) == []
+
+
+def test_machine_without_known_l2_has_none() -> None:
+    target = replace(processor_target("skylake-avx512"), l2=0)
+    assert rows_of_concats(schedule_layers(Layers(BLOCK), target)) == []
+
+
+def test_graph_grows_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = CASES["two blocks with little between"][0]
+    nodes = 10 * 3 * 2  # a band has three convolutions, each with one node behind it
+    monkeypatch.setattr(row_bands, "_MAX_COPIES", 2 * nodes)
+    assert rows_of_concats(schedule_layers(model)) == [[4] * 10] * 2
+    monkeypatch.setattr(row_bands, "_MAX_COPIES", 2 * nodes - 1)
+    assert rows_of_concats(schedule_layers(model)) == [[4] * 10]
+    monkeypatch.setattr(row_bands, "_MAX_COPIES", 2 * nodes)
+    monkeypatch.setattr(row_bands, "_MAX_CONVOLUTIONS", 5)
+    assert rows_of_concats(schedule_layers(model)) == []
 
 
 def test_bands_follow_one_another_and_share_weights() -> None:
